@@ -19,7 +19,7 @@ pub use contract::{Assertion, COMPONENTS, Contract, Known, Test, contract};
 pub use installable::{
     Installable, InstallableError, VersionError, check_version, hops, installable,
 };
-pub use moves::{MoveError, bridge, check_move};
+pub use moves::{MoveError, bridge, check_move, installing};
 
 /// One kubespray release and what it needs.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -44,6 +44,14 @@ impl Release {
     /// The Kubernetes version as this release writes it in `kube_version`: without a leading `v` since 2.28, with it before.
     pub fn kube_version(&self, version: KubernetesVersion) -> String {
         kube_version(self.version, version)
+    }
+
+    /// Whether its checksums may have the version. Up to 2.27 its default is not the newest that it installs.
+    pub fn may_install(&self, version: KubernetesVersion) -> bool {
+        let default = self.kubernetes_default;
+        let is_of_default = (version.major, version.minor) == (default.major, default.minor);
+        let has_newer = self.version < KubesprayVersion::new(2, 28, 0) && is_of_default;
+        version >= self.kubernetes_minimum && (version <= default || has_newer)
     }
 
     /// The oldest Python on a host that the modules of this release's Ansible run with.
@@ -251,6 +259,23 @@ mod tests {
             let error = release(wanted).unwrap_err();
             assert_eq!(error.nearest[0].to_string(), nearest, "{wanted}");
             assert!(error.to_string().contains(nearest), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_table_says_which_release_installs_a_version() {
+        for (version, by) in [
+            ((1, 35, 4), Some((2, 31, 0))),
+            ((1, 31, 6), Some((2, 27, 1))),
+            ((1, 36, 1), None),
+        ] {
+            let version = KubernetesVersion::new(version.0, version.1, version.2);
+            let by = by.map(|(major, minor, patch)| KubesprayVersion::new(major, minor, patch));
+            let known = installing(version);
+            assert_eq!(known.map(|release| release.version), by, "{version}");
+            assert!(known.is_none_or(|release| release.may_install(version)));
+            let older = release(KubesprayVersion::new(2, 26, 1)).unwrap();
+            assert!(!older.may_install(version), "{version}");
         }
     }
 

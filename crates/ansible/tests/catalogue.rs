@@ -457,6 +457,12 @@ fn versions_move_by_one_minor_up() {
             |r| matches!(r, Err(VersionError::NotInstallable { nearest, .. }) if nearest[0] == version("1.33.7")),
         ),
         (
+            "unknown, and nothing newer than what there is",
+            "1.35.4",
+            Some("1.34.3"),
+            |r| matches!(r, Err(VersionError::NotInstallable { nearest, .. }) if nearest.is_empty()),
+        ),
+        (
             "too old",
             "1.31.0",
             None,

@@ -13,10 +13,15 @@ pub struct Duration(u64);
 )]
 pub struct InvalidDuration(String);
 
+/// A day, in seconds.
+const DAY: u64 = 86_400;
+/// From so many days on they are counted in years.
+const FEW_DAYS: u64 = 400;
+
 const UNITS: [(char, u64); 6] = [
-    ('y', 365 * 86_400),
-    ('w', 7 * 86_400),
-    ('d', 86_400),
+    ('y', 365 * DAY),
+    ('w', 7 * DAY),
+    ('d', DAY),
     ('h', 3_600),
     ('m', 60),
     ('s', 1),
@@ -54,6 +59,11 @@ impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 == 0 {
             return f.write_str("0s");
+        }
+        // As people count: 31d and not 4w3d.
+        let days = self.0 / DAY;
+        if self.0 % DAY == 0 && days < FEW_DAYS && days % 365 != 0 {
+            return write!(f, "{days}d");
         }
         let mut rest = self.0;
         for (unit, seconds) in UNITS {
@@ -109,6 +119,22 @@ mod tests {
             ("1h30m", 5_400),
         ] {
             assert_eq!(text.parse(), Ok(Duration::from_seconds(seconds)), "{text}");
+        }
+    }
+
+    #[test]
+    fn days_are_shown_as_days() {
+        for (text, shown) in [
+            ("40d", "40d"),
+            ("5w5d", "40d"),
+            ("1w", "7d"),
+            ("399d", "399d"),
+            ("365d", "1y"),
+            ("400d", "1y5w"),
+            ("1d12h", "1d12h"),
+            ("25h", "1d1h"),
+        ] {
+            assert_eq!(text.parse::<Duration>().unwrap().to_string(), shown);
         }
     }
 

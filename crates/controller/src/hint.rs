@@ -8,22 +8,33 @@ pub fn placed(text: &str, namespace: &str) -> String {
     if namespace.is_empty() || namespace == USUAL {
         return text.to_owned();
     }
-    let mut pieces = text.split(PROGRAM);
-    let mut placed = pieces.next().unwrap_or_default().to_owned();
+    let own = |command: &str| {
+        let end = command.find(|letter: char| !letter.is_ascii_lowercase());
+        VERBS.contains(&command.split_at(end.unwrap_or(command.len())).0)
+    };
+    let of_kubectl = |command: &str| KUBECTL.iter().any(|verb| command.starts_with(verb));
+    let text = named(text, namespace, PROGRAM, own);
+    named(&text, namespace, "kubectl ", of_kubectl)
+}
+
+/// With the namespace in those commands of a program that look for one.
+fn named(text: &str, namespace: &str, program: &str, looks: impl Fn(&str) -> bool) -> String {
+    let mut pieces = text.split(program);
+    let mut named = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
-        placed.push_str(PROGRAM);
-        let end = piece.find(|letter: char| !letter.is_ascii_lowercase());
-        let verb = piece.split_at(end.unwrap_or(piece.len())).0;
-        if VERBS.contains(&verb) {
-            placed.push_str(&format!("-n {namespace} "));
+        named.push_str(program);
+        if looks(piece) {
+            named.push_str(&format!("-n {namespace} "));
         }
-        placed.push_str(piece);
+        named.push_str(piece);
     }
-    placed
+    named
 }
 
 /// How a command begins.
 const PROGRAM: &str = "windlass ";
+/// What hints have kubectl do to objects of a namespace.
+const KUBECTL: [&str; 2] = ["create secret ", "describe "];
 /// The namespace of a command that names none.
 const USUAL: &str = "default";
 /// The verbs that look into a namespace, or write objects of one.
@@ -78,7 +89,16 @@ mod tests {
                 "windlass openstack run c keystone/declare",
                 "windlass -n demo openstack run c keystone/declare",
             ),
+            (
+                "create it: kubectl create secret generic ssh; see kubectl describe cluster c",
+                "create it: kubectl -n demo create secret generic ssh; see kubectl -n demo describe cluster c",
+            ),
             // As it is already, or of no namespace.
+            ("kubectl uncordon node-1", "kubectl uncordon node-1"),
+            (
+                "kubectl -n one create secret",
+                "kubectl -n one create secret",
+            ),
             ("windlass -n demo retry r", "windlass -n demo retry r"),
             ("start `windlass up`", "start `windlass up`"),
             ("windlass crds | kubectl", "windlass crds | kubectl"),

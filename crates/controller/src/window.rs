@@ -313,16 +313,41 @@ fn cron(written: &str, field: &str) -> Result<Cron, Problem> {
             "a schedule has five fields: minute, hour, day of the month, month, day of the week";
         return Err(Problem::new(field, written, rule, remedy));
     }
-    CronParser::builder()
+    parsed(written).map_err(|error| {
+        let part = wrong_part(written).unwrap_or_default();
+        let error = error.trim_end_matches('.');
+        let rule = format!("it is no schedule of cron: {part}{error}");
+        Problem::new(field, written, rule, remedy)
+    })
+}
+
+fn parsed(written: &str) -> Result<Cron, String> {
+    let parser = CronParser::builder()
         .seconds(Seconds::Disallowed)
         .year(Year::Disallowed)
-        .build()
-        .parse(written)
-        .map_err(|error| {
-            let rule = format!("it is no schedule of cron: {error}");
-            Problem::new(field, written, rule, remedy)
-        })
+        .build();
+    parser.parse(written).map_err(|error| error.to_string())
 }
+
+/// The first of its five fields that is wrong by itself.
+fn wrong_part(written: &str) -> Option<String> {
+    let mut parts = written.split_whitespace().zip(PARTS).enumerate();
+    parts.find_map(|(at, (part, name))| {
+        let mut alone = PARTS.map(|_| "*");
+        *alone.get_mut(at)? = part;
+        let wrong = parsed(&alone.join(" ")).is_err();
+        wrong.then(|| format!("{name} is {part:?}: "))
+    })
+}
+
+/// The fields of a schedule.
+const PARTS: [&str; 5] = [
+    "the minute",
+    "the hour",
+    "the day of the month",
+    "the month",
+    "the day of the week",
+];
 
 fn length(written: Duration, field: &str) -> Result<SignedDuration, Problem> {
     if (SHORTEST..=LONGEST).contains(&written) {

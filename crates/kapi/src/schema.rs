@@ -214,4 +214,5 @@ impl Schema {
     }
 }
 
-const RULES_NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+/// What is said where an object is too wrong for its rules to be asked.
+pub const RULES_NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";

@@ -2,7 +2,16 @@
 //! Windlass' own do. The reference people read is printed from here.
 
 use ansible::failure::{self, Kind, Rank};
-use api::run::FailureClass::{self, Config, External, Permanent, Transient};
+use api::{
+    Cluster, Run,
+    run::{
+        Failure,
+        FailureClass::{self, Config, External, Permanent, Transient},
+    },
+};
+use kube::ResourceExt;
+
+use crate::operation::{ADOPT, CONVERGE, RENEW, RESET, SCALE};
 
 const fn own(
     code: &'static str,
@@ -449,10 +458,10 @@ static OWN: [Kind; 75] = [
         "Make the directory or the bucket, or correct spec.etcd.snapshots.store; then retry the run.",
     ),
     own(
-        "TooManyUnreachable",
+        TOO_MANY_UNREACHABLE,
         External,
         "More hosts do not answer than the threshold allows.",
-        "Bring them back, then retry the step; or raise operations.*.thresholds.unreachable.",
+        "Bring them back, then: windlass retry RUN; or raise spec.operations.OPERATION.thresholds.unreachable, which begins another run.",
     ),
     own(
         "UnexpectedAction",
@@ -485,6 +494,32 @@ pub fn kinds() -> Vec<&'static Kind> {
 pub fn named(code: &str) -> Option<&'static Kind> {
     failure::named(code).or_else(|| OWN.iter().find(|kind| kind.code == code))
 }
+
+/// What is to be done about the failure of a run, with the run and the field that a general remedy does not know.
+pub fn remedy(run: &Run, failure: &Failure) -> Option<String> {
+    if failure.code != TOO_MANY_UNREACHABLE || !run.spec.subject.is_a::<Cluster>() {
+        return failure.remedy.clone();
+    }
+    // The others have those of creation.
+    let mut own = OWN_THRESHOLDS.into_iter();
+    let own = own.find(|(operation, _)| *operation == run.spec.operation);
+    Some(format!(
+        "bring them back, then: windlass retry {}; or raise spec.operations.{}.thresholds.unreachable, which begins another run",
+        run.name_any(),
+        own.map_or("creation", |(_, field)| field)
+    ))
+}
+
+/// The gate of a step does not hold.
+const TOO_MANY_UNREACHABLE: &str = "TooManyUnreachable";
+/// Operations with thresholds of their own, and where they stand in spec.operations.
+const OWN_THRESHOLDS: [(&str, &str); 5] = [
+    (ADOPT.name, "adopt"),
+    (CONVERGE.name, "converge"),
+    (RENEW.name, "renew"),
+    (RESET.name, "reset"),
+    (SCALE.name, "scale"),
+];
 
 /// What a person may have meant by a code that there is not.
 pub fn nearest(code: &str) -> Option<&'static str> {
@@ -527,6 +562,40 @@ mod tests {
     }
 
     /// A code that no table has would be shown to people without a page.
+    #[test]
+    fn what_to_do_about_hosts_that_do_not_answer_names_the_run_and_the_field() {
+        for (operation, field) in [
+            ("Create", "creation"),
+            ("Upgrade", "creation"),
+            ("Scale", "scale"),
+        ] {
+            let run: Run = serde_json::from_value(serde_json::json!({
+                "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run", "metadata": {"name": "first-run-1"},
+                "spec": {
+                    "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "first"},
+                    "operation": operation, "generation": 1, "plan": {"digest": "d", "steps": []},
+                },
+            }))
+            .unwrap();
+            let failure = |code: &str| Failure {
+                class: External,
+                code: code.to_owned(),
+                message: "m".to_owned(),
+                remedy: Some("as it says".to_owned()),
+                targets: Vec::new(),
+            };
+            let told = remedy(&run, &failure(TOO_MANY_UNREACHABLE)).unwrap();
+            for words in [
+                "windlass retry first-run-1;".to_owned(),
+                format!("spec.operations.{field}.thresholds.unreachable"),
+            ] {
+                assert!(told.contains(&words), "{told}");
+            }
+            let other = remedy(&run, &failure("DiskFull"));
+            assert_eq!(other.as_deref(), Some("as it says"));
+        }
+    }
+
     #[test]
     fn every_code_that_a_step_fails_with_is_in_the_table() {
         let mut files = Vec::new();

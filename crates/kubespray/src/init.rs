@@ -5,7 +5,10 @@
 
 use std::{fmt, str::FromStr};
 
-use ansible::inventory::{self, Directories};
+use ansible::{
+    catalogue,
+    inventory::{self, Directories},
+};
 use api::{
     Cluster, ClusterNode, HostName, KubernetesVersion, KubesprayVersion,
     cluster::{
@@ -150,7 +153,32 @@ fn unfit(wish: &Wish) -> Vec<Problem> {
             "name the addresses of one, three or five hosts",
         ));
     }
+    problems.extend(not_installed(wish));
     problems
+}
+
+/// What a checkout installs is read from it, when a plan is made, and one that is too old is refused of any Cluster.
+fn not_installed(wish: &Wish) -> Option<Problem> {
+    let wanted = wish.kubernetes.filter(|_| wish.source.is_none())?;
+    let release = match wish.kubespray {
+        Some(version) => catalogue::release(version).ok()?,
+        None => catalogue::newest(),
+    };
+    let by = catalogue::installing(wanted).map_or_else(String::new, |release| {
+        format!(", or --kubespray-version {}", release.version)
+    });
+    let is_too_new = wanted > release.kubernetes_default && !release.may_install(wanted);
+    is_too_new.then(|| {
+        Problem::new(
+            "--kubernetes-version",
+            wanted,
+            format!(
+                "kubespray {} installs Kubernetes {} to {}",
+                release.version, release.kubernetes_minimum, release.kubernetes_default
+            ),
+            format!("write one of these{by}"),
+        )
+    })
 }
 
 fn problems_of(cluster: &Cluster, nodes: &[ClusterNode]) -> Vec<Problem> {
@@ -228,7 +256,7 @@ fn spec(wish: &Wish, nodes: &[ClusterNode]) -> ClusterSpec {
             mirror: None,
             version: Some(
                 wish.kubespray
-                    .unwrap_or_else(|| ansible::catalogue::newest().version),
+                    .unwrap_or_else(|| catalogue::newest().version),
             ),
             source,
         }),
@@ -377,6 +405,22 @@ mod tests {
                     ..wish(&three, &[], &[])
                 },
                 "Cluster metadata.name",
+            ),
+            (
+                Wish {
+                    kubespray: Some("2.30.0".parse().unwrap()),
+                    kubernetes: Some("1.35.4".parse().unwrap()),
+                    ..wish(&three, &[], &[])
+                },
+                "--kubespray-version 2.31.0",
+            ),
+            (
+                Wish {
+                    kubespray: Some("2.30.0".parse().unwrap()),
+                    kubernetes: Some("1.36.1".parse().unwrap()),
+                    ..wish(&three, &[], &[])
+                },
+                "kubespray 2.30.0 installs Kubernetes 1.32.0 to 1.34.3",
             ),
             (
                 Wish {

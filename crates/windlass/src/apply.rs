@@ -11,7 +11,7 @@ use kube::{
 use crate::{
     cli::{AgeKeys, Apply, Global},
     manifest::{self, Opener},
-    terminal::text,
+    terminal::{complain, say, text, told},
 };
 
 const FIELD_MANAGER: &str = "windlass-apply";
@@ -30,13 +30,13 @@ pub(crate) async fn apply(global: &Global, options: &Apply) -> anyhow::Result<()
     for object in &objects {
         let shown = format!("{}/{}", kind_name(object), object.name_any());
         match apply_one(&client, global, object, &parameters).await {
-            Ok(verb) => println!(
+            Ok(verb) => say!(
                 "{shown} {verb}{}",
                 if options.dry_run { " (dry run)" } else { "" }
             ),
             Err(error) => {
                 refused += 1;
-                eprintln!("{}", text(&format!("{shown}: {error:#}")));
+                complain!("{}", text(&format!("{shown}: {}", told(&error))));
             }
         }
     }
@@ -64,7 +64,7 @@ async fn apply_one(
     let after = api
         .patch(&name, parameters, &Patch::Apply(object))
         .await
-        .map_err(plain)?;
+        .map_err(refused)?;
     Ok(match before {
         None => "created",
         Some(before) if before.resource_version() == after.resource_version() => "unchanged",
@@ -123,6 +123,17 @@ async fn api(
             Api::namespaced_with(client.clone(), namespace, &resource)
         }
     })
+}
+
+/// Why an object was not applied, and what takes the fields of others over.
+fn refused(error: kube::Error) -> anyhow::Error {
+    let is_conflict = matches!(&error, kube::Error::Api(status) if status.is_conflict());
+    let error = plain(error);
+    if is_conflict {
+        anyhow::anyhow!("{error}; leave these fields to them, or take them over: --force-conflicts")
+    } else {
+        error
+    }
 }
 
 /// The API's own words, without the transport's around them.

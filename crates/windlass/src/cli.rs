@@ -10,6 +10,8 @@ use ipnet::IpNet;
 use kubespray::init::Machine;
 use providers::fetch::{self, Reach};
 
+use crate::again::Typed;
+
 /// One operator for the whole life of Kubernetes clusters.
 #[derive(Debug, Parser)]
 #[command(name = "windlass", version, about, long_about = LONG_ABOUT, propagate_version = true)]
@@ -18,6 +20,16 @@ pub(crate) struct Cli {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// What was typed, which is remembered too.
+    pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let words: Vec<_> = words.into_iter().collect();
+        let mut cli = Self::try_parse_from(&words)?;
+        cli.global.typed = Typed::new(words);
+        Ok(cli)
+    }
 }
 
 const LONG_ABOUT: &str = "One operator for the whole life of Kubernetes clusters.\n\n\
@@ -49,6 +61,9 @@ pub(crate) struct Global {
     /// How log lines look
     #[arg(long, global = true, default_value = "text", value_name = "FORMAT")]
     pub(crate) log_format: LogFormat,
+    /// The whole command
+    #[arg(skip)]
+    pub(crate) typed: Typed,
 }
 
 /// Options of commands that open encrypted files.

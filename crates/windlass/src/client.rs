@@ -6,12 +6,12 @@ use anyhow::Context;
 use controller::kubeconfig;
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 
-use crate::cli::Global;
+use crate::{cli::Global, terminal::say};
 
 impl Global {
     /// Prints what comes next, whose commands go to the namespace of this one.
     pub(crate) fn say(&self, text: &str) {
-        println!("{}", controller::hint::placed(text, &self.namespace));
+        say!("{}", controller::hint::placed(text, &self.namespace));
     }
 
     /// The kubeconfig that a client is made by. None: the environment has it.

@@ -38,7 +38,10 @@ async fn upgrade(global: &Global, options: &UpgradeComponent) -> anyhow::Result<
     preview::foresee(&client, &mut preview).await;
     plan::show(&[preview], options.output)?;
     if !options.dry_run && matches!(options.output, Output::Text) {
-        println!("nothing was done; to carry it out, add: --yes");
+        global.say(&format!(
+            "nothing was done; to carry it out: {}",
+            global.carried_out()
+        ));
     }
     Ok(())
 }

@@ -111,20 +111,44 @@ pub(crate) async fn possible(cluster: &Cluster, runs: &Api<Run>) -> anyhow::Resu
     let of_the_cluster = runs.into_iter().filter(|run| is_of(run, &name));
     if let Some(run) = of_the_cluster.max_by_key(age) {
         let phase = phase(&run);
-        ensure!(
-            !is_active(phase),
-            "run {} is under way ({}): ask again when it has ended",
-            run.name_any(),
-            word(phase)
-        );
+        ensure!(!is_active(phase), under_way(&run.name_any(), phase));
     }
     Ok(())
 }
 
-const fn word(phase: RunPhase) -> &'static str {
-    match phase {
-        RunPhase::Paused => "Paused; go on with: windlass resume",
-        RunPhase::Waiting => "waits for: windlass approve",
-        _ => "follow it with: windlass status --watch",
+/// What to do about a run that is under way, by who wants another one.
+fn under_way(run: &str, phase: RunPhase) -> String {
+    let (stands, on) = match phase {
+        RunPhase::Paused => ("is paused", format!("let it go on: windlass resume {run}")),
+        RunPhase::Waiting => (
+            "waits for a person",
+            format!("let it go on: windlass approve {run}"),
+        ),
+        _ => (
+            "is under way",
+            "follow it with: windlass status --watch".to_owned(),
+        ),
+    };
+    format!(
+        "run {run} {stands}, and another one begins when it has ended: {on}; or end it: windlass cancel {run}; then ask again"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_in_the_way_of_another_run_can_be_ended() {
+        for (phase, on) in [
+            (RunPhase::Waiting, "windlass approve r"),
+            (RunPhase::Paused, "windlass resume r"),
+            (RunPhase::Running, "windlass status --watch"),
+        ] {
+            let told = under_way("r", phase);
+            for words in [on, "windlass cancel r"] {
+                assert!(told.contains(words), "{told}");
+            }
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! `windlass explain`: what a failure means, whose it is, what to do, and what led to it.
 
+use std::path::Path;
+
 use ansible::failure::{Proof, proof};
 use anyhow::{Context, bail};
 use api::{
@@ -48,7 +50,7 @@ async fn failure(global: &Global, options: &ExplainFailure) -> anyhow::Result<()
         };
         bail!("run {name} has not failed, it is {stands:?}: {next}");
     };
-    let told = text(&run, &told) + &more(&run, &told);
+    let told = text(&run, &told) + &more(&run, &told, &directory);
     let told = hint::placed(&told, &global.namespace);
     print!("{}", terminal::text(&told));
     Ok(())
@@ -106,7 +108,8 @@ fn text(run: &Run, told: &Explanation) -> String {
         text += &of_first(first);
         text += "\nwhat came of that\n";
     }
-    text += &of_failure(&told.failure);
+    let remedy = failures::remedy(run, &told.failure);
+    text += &of_failure(&told.failure, remedy.as_deref());
     for applied in remedies::applied(run, &told.step) {
         text += &format!("  done by itself: {applied}\n");
     }
@@ -119,15 +122,17 @@ fn text(run: &Run, told: &Explanation) -> String {
     text
 }
 
-/// Where more is, and what comes next.
-fn more(run: &Run, told: &Explanation) -> String {
+/// Where more is, and what comes next. A run whose files are here may have failed before it wrote a log.
+fn more(run: &Run, told: &Explanation, directory: &Path) -> String {
     let name = run.name_any();
-    let log = if told.log.is_empty() {
-        "the log, which is not on this machine"
-    } else {
-        "the whole log"
+    let step = &told.step;
+    let mut text = match (told.log.is_empty(), directory.exists()) {
+        (false, _) => format!("\nthe whole log: windlass logs {name} --step {step}\n"),
+        (true, true) => format!("\nstep {step} wrote no log\n"),
+        (true, false) => {
+            format!("\nthe log, which is not on this machine: windlass logs {name} --step {step}\n")
+        }
     };
-    let mut text = format!("\n{log}: windlass logs {name} --step {}\n", told.step);
     if phase(run) == RunPhase::Failed {
         text += &format!("when it is mended: windlass retry {name}\n");
     }
@@ -142,7 +147,7 @@ fn of_first(first: &First) -> String {
     text
 }
 
-fn of_failure(failure: &Failure) -> String {
+fn of_failure(failure: &Failure, remedy: Option<&str>) -> String {
     let mut text = coded(&failure.code);
     if !failure.targets.is_empty() {
         let targets = failure.targets.iter().map(api::Target::as_str);
@@ -153,7 +158,7 @@ fn of_failure(failure: &Failure) -> String {
         };
         text += &format!("  where: {}{more}\n", shown.join(", "));
     }
-    text += &said(&failure.message, failure.remedy.as_deref());
+    text += &said(&failure.message, remedy);
     text += &format!(
         "  class: {:?}: {}\n",
         failure.class,

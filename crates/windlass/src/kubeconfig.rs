@@ -13,12 +13,15 @@ mod user;
 
 use crate::{
     cli::{Global, Kubeconfig},
-    client::named_or_only,
+    client::{answered, named_or_only},
 };
 
 /// Prints the kubeconfig, or writes it to a file that only its owner can read. Whoever may write Secrets there can have written
 /// this one, and kubectl would run the programs that it names: it is rebuilt from what is harmless.
 pub(crate) async fn kubeconfig(global: &Global, options: &Kubeconfig) -> anyhow::Result<()> {
+    if let Some(user) = &options.user {
+        user::check(user, options.group.as_deref(), options.expires)?;
+    }
     let client = global.client().await?;
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
     let cluster = named_or_only(&clusters, options.cluster.as_deref()).await?;
@@ -28,15 +31,17 @@ pub(crate) async fn kubeconfig(global: &Global, options: &Kubeconfig) -> anyhow:
         .and_then(|status| status.kubeconfig_secret)
         .with_context(|| {
             format!(
-                "cluster {name} has no kubeconfig yet: `windlass -n {} status {name}` says how far it is",
-                global.namespace
+                "cluster {name} has no kubeconfig yet: windlass status {name} says how far it is"
             )
         })?;
     let secrets: Api<Secret> = Api::namespaced(client, &global.namespace);
-    let found = secrets
-        .get(&secret)
-        .await
-        .with_context(|| format!("failed to get the Secret {secret}"))?;
+    let found = secrets.get_opt(&secret).await;
+    let found = answered(found, &format!("get the Secret {secret}"))?.with_context(|| {
+        format!(
+            "cluster {name} has no kubeconfig yet: the run that makes or adopts it keeps one in the Secret {secret}, which is not there; \
+             how far it is is said by windlass status {name}, and why it stopped, if it did, by windlass explain failure"
+        )
+    })?;
     let value = found
         .data
         .and_then(|mut data| data.remove("value"))

@@ -214,8 +214,14 @@ fn by_host(
     let directory = layout.run(&global.namespace, &name);
     let file = directory.join(EVENTS);
     let mut text = std::fs::read_to_string(directory.join(FORMER_EVENTS)).unwrap_or_default();
-    text += &std::fs::read_to_string(&file)
-        .with_context(|| format!("run {name} has no events yet ({})", file.display()))?;
+    match std::fs::read_to_string(&file) {
+        Ok(events) => text += &events,
+        // No playbook ran yet, and a step that is none writes no events.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => {
+            return Err(error).with_context(|| format!("failed to read {}", file.display()));
+        }
+    }
     let mut shown = 0;
     for event in text
         .lines()
@@ -229,7 +235,12 @@ fn by_host(
             println!("{line}");
         }
     }
-    anyhow::ensure!(shown > 0, "run {name} did nothing on a host {host:?}");
+    let of_step = step.map_or_else(String::new, |step| format!("step {step} of "));
+    anyhow::ensure!(
+        shown > 0,
+        "no playbook of {of_step}run {name} did anything on a host {host:?}; what failed, if anything did, is told by windlass explain \
+         failure {name}"
+    );
     Ok(())
 }
 

@@ -22,6 +22,7 @@ use crate::{
     controller::placed,
     leader, sandbox,
     serve::tls,
+    terminal::say,
     up::{CONCURRENCY, shutdown_on_signals},
 };
 
@@ -211,7 +212,7 @@ impl Serving {
             public_url: self.public_url,
         };
         let router = Service::new(client, self.operator.keystone, options).router();
-        println!("  Magnum      {scheme}://{address}/v1");
+        say!("  Magnum      {scheme}://{address}/v1");
         Ok(async move {
             let Some(certificate) = certificate else {
                 return axum::serve(listener, router)

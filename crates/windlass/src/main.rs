@@ -3,6 +3,7 @@
 //! This crate is the command line and the wiring, nothing else: what a command does lives in the crates below.
 
 mod adopt;
+mod again;
 mod apply;
 mod bundle;
 mod cli;
@@ -47,7 +48,6 @@ mod up;
 use std::{io::IsTerminal, process::ExitCode};
 
 use ::controller::hint;
-use clap::Parser;
 use kubespray::operation;
 
 use crate::cli::{Cli, Command};
@@ -58,7 +58,7 @@ use crate::cli::{Cli, Command};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
     if !matches!(
         cli.command,
         Command::Up(_)
@@ -67,11 +67,15 @@ fn main() -> ExitCode {
             | Command::Runner(_)
             | Command::Apply(_)
             | Command::Adopt(_)
+            | Command::Node(_)
+            | Command::Recover(_)
+            | Command::Reset(_)
+            | Command::Providers(cli::Providers::Upgrade(_) | cli::Providers::Delete(_))
             // A host that breaks off a download must not end the mirror of all others.
             | Command::Mirror(cli::Mirror::Serve(_) | cli::Mirror::Push(_))
     ) {
-        // `windlass steps | head` ends quietly. What works for long must outlive the one who reads it, an API that
-        // refuses a large object closes the connection while it is still being sent, and what holds secrets tidies up.
+        // `windlass steps | head` ends quietly. What works for long or writes several objects must outlive the one who reads it,
+        // an API that refuses a large object closes the connection while it is still being sent, and what holds secrets tidies up.
         sigpipe::reset();
     }
     init_logging(&cli);
@@ -157,8 +161,8 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
 }
 
 fn fail(error: &anyhow::Error, namespace: &str) -> ExitCode {
-    let error = hint::placed(&format!("{error:#}"), namespace);
-    eprintln!("windlass: {}", terminal::text(&error));
+    let error = hint::placed(&terminal::told(error), namespace);
+    terminal::complain!("windlass: {}", terminal::text(&error));
     ExitCode::FAILURE
 }
 

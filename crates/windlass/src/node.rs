@@ -27,7 +27,9 @@ use serde_json::json;
 use crate::{
     cli::{Confirmed, Global, KeepNode, Node, RemoveNode, ReplaceNode, ResetNode},
     client::{answered, is_of, named_or_only},
-    plan, toolbox,
+    plan,
+    terminal::say,
+    toolbox,
 };
 
 /// How long an object may take to go that nothing holds any more.
@@ -85,9 +87,9 @@ async fn remove(global: &Global, options: &RemoveNode) -> anyhow::Result<()> {
         }
         let deleted = nodes.delete(name, &DeleteParams::default()).await;
         answered(deleted, &format!("delete ClusterNode {name}"))?;
-        println!("clusternode {name} is held until its host is no part of the cluster any more");
+        say!("clusternode {name} is held until its host is no part of the cluster any more");
         if options.force {
-            println!(
+            say!(
                 "  given up: its pods are deleted whatever their PodDisruptionBudgets say; if it does not answer it is not reset, \
                  and comes back as a node when it is switched on"
             );
@@ -142,13 +144,13 @@ fn refused<'a>(preview: &'a Preview, name: &str) -> Option<&'a str> {
 ///
 /// # Errors
 ///
-/// Nobody has said so by the name of the host or of the cluster: what is `lost`, and which verb does it `again`.
+/// Nobody has said so by the name of the host or of the cluster: what is `lost`, and the command that does it.
 pub(crate) fn confirmed(
+    global: &Global,
     preview: Preview,
     planned: bool,
-    name: &str,
     options: &Confirmed,
-    (lost, again): (&str, &str),
+    (name, lost): (&str, &str),
 ) -> anyhow::Result<bool> {
     let confirmed = options.confirm.as_deref() == Some(name);
     if options.dry_run || !confirmed || !planned {
@@ -156,15 +158,15 @@ pub(crate) fn confirmed(
     }
     ensure!(
         options.dry_run || confirmed,
-        "nothing was done: {}{lost}; if that is wanted: windlass {again} --confirm {name}",
-        another(options, name)
+        "nothing was done: {}{lost}; if that is wanted: {}",
+        another(options.confirm.as_deref(), name),
+        global.confirmed(name)
     );
     Ok(!options.dry_run)
 }
 
 /// Says that another name was typed, if one was.
-fn another(options: &Confirmed, name: &str) -> String {
-    let typed = options.confirm.as_deref();
+pub(crate) fn another(typed: Option<&str>, name: &str) -> String {
     typed.map_or_else(String::new, |typed| {
         format!("--confirm names {typed}, and not {name}; ")
     })
@@ -192,8 +194,7 @@ async fn replace(global: &Global, options: &ReplaceNode) -> anyhow::Result<()> {
         PreviewOutcome::Plan(_) | PreviewOutcome::Nothing(_)
     );
     let lost = format!("{name} leaves the cluster and is reset, what is on it is lost");
-    let again = format!("node replace {name} --by {by}");
-    if !confirmed(preview, planned, name, &options.confirmed, (&lost, &again))? {
+    if !confirmed(global, preview, planned, &options.confirmed, (name, &lost))? {
         return Ok(());
     }
     let mut annotations = json!({REPLACED_BY: by});
@@ -205,7 +206,7 @@ async fn replace(global: &Global, options: &ReplaceNode) -> anyhow::Result<()> {
     answered(patched, &format!("annotate ClusterNode {name}"))?;
     let deleted = nodes.delete(name, &DeleteParams::default()).await;
     answered(deleted, &format!("delete ClusterNode {name}"))?;
-    println!(
+    say!(
         "clusternode {name} is held until {by} has taken its place and its host is no part of the cluster any more"
     );
     global.say(&format!(
@@ -237,14 +238,13 @@ async fn reset(global: &Global, options: &ResetNode) -> anyhow::Result<()> {
     }
     let planned = matches!(preview.outcome, PreviewOutcome::Plan(_));
     let lost = format!("all of Kubernetes on {name} is removed, with its data");
-    let again = format!("node reset {name}");
-    if !confirmed(preview, planned, name, &options.confirmed, (&lost, &again))? {
+    if !confirmed(global, preview, planned, &options.confirmed, (name, &lost))? {
         return Ok(());
     }
     let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
     let patched = nodes.patch(name, &PatchParams::default(), &patch).await;
     answered(patched, &format!("annotate ClusterNode {name}"))?;
-    println!("{name} is reset when no other run is at work, and joins then as it is declared");
+    say!("{name} is reset when no other run is at work, and joins then as it is declared");
     global.say(&format!(
         "follow it with: windlass status --watch; if it is not to join: windlass node remove {name}"
     ));
@@ -260,12 +260,7 @@ async fn joins(
 ) -> anyhow::Result<()> {
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
     let cluster = named_or_only(&clusters, None).await?.name_any();
-    let runs: Api<Run> = Api::namespaced(client.clone(), &global.namespace);
-    let runs = answered(runs.list(&ListParams::default()).await, "list the runs")?;
-    let mut runs: Vec<Run> = runs.items;
-    runs.retain(|run| is_of(run, &cluster));
-    runs.sort_by_key(age);
-    let Some(built) = built_by(&runs).and_then(built_with) else {
+    let Some(built) = built(global, client, &cluster).await? else {
         return Ok(());
     };
     let is_first = |group: &str| {
@@ -278,6 +273,20 @@ async fn joins(
          windlass node remove {name}, or declare another host"
     );
     Ok(())
+}
+
+/// What a cluster is made of, if the run that says so is still there.
+pub(crate) async fn built(
+    global: &Global,
+    client: &kube::Client,
+    cluster: &str,
+) -> anyhow::Result<Option<Inputs>> {
+    let runs: Api<Run> = Api::namespaced(client.clone(), &global.namespace);
+    let runs = answered(runs.list(&ListParams::default()).await, "list the runs")?;
+    let mut runs: Vec<Run> = runs.items;
+    runs.retain(|run| is_of(run, cluster));
+    runs.sort_by_key(age);
+    Ok(built_by(&runs).and_then(built_with))
 }
 
 /// Makes the object anew: what is being deleted stays so.
@@ -337,7 +346,7 @@ async fn keep(global: &Global, options: &KeepNode) -> anyhow::Result<()> {
         made,
         &format!("make ClusterNode {name} anew: apply its file again"),
     )?;
-    println!("clusternode {name} stays");
+    say!("clusternode {name} stays");
     uncordon(global, client, name).await
 }
 
@@ -354,7 +363,7 @@ async fn uncordon(global: &Global, client: kube::Client, name: &str) -> anyhow::
     let uncordoned = async { Workload::connect(&kubeconfig).await?.uncordon(&host).await };
     let uncordoned = uncordoned.await.map_err(anyhow::Error::msg);
     if uncordoned.with_context(by_hand)? {
-        println!("node {name} takes pods again");
+        say!("node {name} takes pods again");
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ use crate::{
     cli::{Global, Output, Plan},
     manifest::{self, Opener},
     mirror,
-    terminal::{self, table, text},
+    terminal::{self, complain, say, table, text},
 };
 
 /// Shows the plan of every Cluster in the files, or of the API. A plan that cannot be made is an error that says what to mend.
@@ -39,7 +39,7 @@ pub(crate) async fn plan(global: &Global, options: Plan) -> anyhow::Result<()> {
     }
     let read = manifest::read(&Opener::new(&options.age_keys), &options.filename)?;
     for other in manifest::valid::check(&read)? {
-        eprintln!("left aside: {}", text(&other));
+        complain!("left aside: {}", text(&other));
     }
     let objects = objects(global, read)?;
     anyhow::ensure!(
@@ -120,8 +120,8 @@ fn is_planned(types: &TypeMeta) -> bool {
 pub(crate) fn show(previews: &[Preview], output: Output) -> anyhow::Result<()> {
     match output {
         Output::Text => previews.iter().for_each(print),
-        Output::Json => println!("{}", terminal::json(&documents(previews))?),
-        Output::Yaml => println!("{}", terminal::yaml(&documents(previews))?),
+        Output::Json => say!("{}", terminal::json(&documents(previews))?),
+        Output::Yaml => say!("{}", terminal::yaml(&documents(previews))?),
     }
     let unready = previews
         .iter()
@@ -178,31 +178,31 @@ fn typed<K: DeserializeOwned>(object: DynamicObject) -> anyhow::Result<K> {
 fn print(preview: &Preview) {
     let text = |line: &str| text(&placed(line, &preview.namespace));
     let cluster = format!("cluster {}/{}", preview.namespace, preview.cluster);
-    println!("{}", terminal::text(&cluster));
+    say!("{}", terminal::text(&cluster));
     for change in &preview.changes {
-        println!("  changed since it was built: {}", text(change));
+        say!("  changed since it was built: {}", text(change));
     }
     match &preview.outcome {
         PreviewOutcome::Plan(plan) => print_plan(plan),
         PreviewOutcome::Problems(problems) => {
             for problem in problems {
-                println!("  {}", text(&problem.to_string()));
+                say!("  {}", text(&problem.to_string()));
             }
         }
         PreviewOutcome::Waiting(missing) => {
-            println!("  waiting for {}", text(&missing.join(", ")));
+            say!("  waiting for {}", text(&missing.join(", ")));
         }
         PreviewOutcome::NoPlaybooks(why) => {
-            println!("  the playbooks cannot be had: {}", text(why));
+            say!("  the playbooks cannot be had: {}", text(why));
         }
-        PreviewOutcome::Refused(why) => println!("  it would be refused: {}", text(why)),
-        PreviewOutcome::Nothing(why) => println!("  nothing: {}", text(why)),
+        PreviewOutcome::Refused(why) => say!("  it would be refused: {}", text(why)),
+        PreviewOutcome::Nothing(why) => say!("  nothing: {}", text(why)),
     }
     for line in &preview.drains {
-        println!("  drain: {}", text(line));
+        say!("  drain: {}", text(line));
     }
     for line in afterwards(preview) {
-        println!("  {}", text(&line));
+        say!("  {}", text(&line));
     }
 }
 
@@ -231,7 +231,7 @@ pub(crate) fn then(pending: &Pending) -> String {
 
 fn print_plan(plan: &Steps) {
     if let Some(reason) = &plan.reason {
-        println!("  {}", text(reason));
+        say!("  {}", text(reason));
     }
     let beside = plan.parallelism.filter(|many| *many > 1);
     let header = ["", "STEP", "HOSTS", "WHAT"].into_iter();
@@ -254,14 +254,14 @@ fn print_plan(plan: &Steps) {
         ];
         row.into_iter().chain(beside.map(|_| after.join(", ")))
     });
-    println!("{}", table(header, rows));
+    say!("{}", table(header, rows));
     if let Some(many) = beside {
-        println!("  up to {many} steps run side by side, each after those that it names");
+        say!("  up to {many} steps run side by side, each after those that it names");
     }
     if let Some(allowed) = remedies::allowed(plan) {
-        println!("  may run by itself where a step fails: {}", text(&allowed));
+        say!("  may run by itself where a step fails: {}", text(&allowed));
     }
-    println!("  digest {}", plan.digest);
+    say!("  digest {}", plan.digest);
 }
 
 /// The hosts by name while they are few, else their number.

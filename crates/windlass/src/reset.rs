@@ -18,6 +18,7 @@ use crate::{
     cli::{Global, ResetCluster},
     client::{answered, named_or_only},
     node::confirmed,
+    terminal::say,
 };
 
 /// How many hosts are named.
@@ -40,8 +41,7 @@ pub(crate) async fn reset(global: &Global, options: &ResetCluster) -> anyhow::Re
         "all of Kubernetes is removed{}, with the data of cluster {name}, which is forgotten then; a run that is at work ends first",
         places(&preview)
     );
-    let again = format!("reset {name}");
-    if !confirmed(preview, planned, name, &options.confirmed, (&lost, &again))? {
+    if !confirmed(global, preview, planned, &options.confirmed, (name, &lost))? {
         return Ok(());
     }
     let patch = Patch::Merge(json!({"spec": {"deletionPolicy": DeletionPolicy::Reset}}));
@@ -54,7 +54,7 @@ pub(crate) async fn reset(global: &Global, options: &ResetCluster) -> anyhow::Re
     answered(deleted, &format!("delete Cluster {name}")).with_context(|| {
         format!("the deletionPolicy of cluster {name} is Reset now, and it is not deleted: ask again, or write Retain")
     })?;
-    println!("cluster {name} is held until Kubernetes is removed from its hosts");
+    say!("cluster {name} is held until Kubernetes is removed from its hosts");
     global.say("follow it with: windlass status --watch");
     Ok(())
 }
@@ -87,7 +87,7 @@ mod tests {
     use api::run::Plan;
 
     use super::*;
-    use crate::cli::{Confirmed, Output};
+    use crate::cli::{Cli, Confirmed, Output};
 
     fn preview(outcome: PreviewOutcome) -> Preview {
         Preview {
@@ -127,6 +127,11 @@ mod tests {
     #[test]
     fn only_the_name_of_the_cluster_confirms_its_reset() {
         let confirm = |typed: Option<&str>, dry_run| {
+            let command = format!(
+                "windlass -n demo reset first --confirm={}",
+                typed.unwrap_or_default()
+            );
+            let read = Cli::read(command.split(' ').map(Into::into)).unwrap();
             let options = Confirmed {
                 confirm: typed.map(str::to_owned),
                 dry_run,
@@ -134,11 +139,11 @@ mod tests {
             };
             let shown = of_hosts(1);
             confirmed(
+                &read.global,
                 shown,
                 true,
-                "first",
                 &options,
-                ("all is lost", "reset first"),
+                ("first", "all is lost"),
             )
         };
         assert!(confirm(Some("first"), false).unwrap());
@@ -147,7 +152,7 @@ mod tests {
         let refused = confirm(None, false).unwrap_err().to_string();
         assert_eq!(
             refused,
-            "nothing was done: all is lost; if that is wanted: windlass reset first --confirm first"
+            "nothing was done: all is lost; if that is wanted: windlass -n demo reset first --confirm first"
         );
         let refused = confirm(Some("frist"), false).unwrap_err().to_string();
         assert!(

@@ -11,8 +11,25 @@ use anyhow::Context;
 use api::text::{lines, plain};
 use comfy_table::{Row, Table, presets};
 use controller::hint::placed;
+use kube::core::Status;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
+
+/// Prints a line. That nobody reads any more ends nothing that is being done.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+/// As [`say`], of what goes wrong.
+macro_rules! complain {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+pub(crate) use {complain, say};
 
 /// An object whose every text is one line without control characters, and whose hints name its namespace.
 pub(crate) fn shown<K: Serialize + DeserializeOwned>(object: K) -> K {
@@ -94,6 +111,49 @@ pub(crate) fn hide(texts: impl IntoIterator<Item = String>) {
 /// is shown.
 static HIDDEN: RwLock<Option<Mask>> = RwLock::new(None);
 
+/// An error and what led to it. What an API refuses is told in its words.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    let mut told = Vec::new();
+    for cause in error.chain() {
+        let Some(status) = refusal(cause) else {
+            told.push(cause.to_string());
+            continue;
+        };
+        told.push(words(status));
+        // The next cause is the same one.
+        break;
+    }
+    told.join(": ")
+}
+
+fn refusal<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a Status> {
+    let boxed = || {
+        cause
+            .downcast_ref::<Box<kube::Error>>()
+            .map(|error| &**error)
+    };
+    match cause.downcast_ref::<kube::Error>().or_else(boxed)? {
+        kube::Error::Api(status) => Some(status),
+        _ => None,
+    }
+}
+
+/// What a status says. The client makes one up where the answer was none.
+fn words(status: &Status) -> String {
+    if status.reason == "Failed to parse error data" {
+        format!(
+            "{} was answered, and no status of Kubernetes: is this the address of its API? It said: {}",
+            status.code,
+            plain(&status.message, ANSWER)
+        )
+    } else {
+        status.message.clone()
+    }
+}
+
+/// How much is shown of an answer that is no status.
+const ANSWER: usize = 200;
+
 /// A table as kubectl prints one: the first column where the line begins, and nothing after the last.
 pub(crate) fn table<R: Into<Row>>(
     header: impl Into<Row>,
@@ -128,6 +188,27 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_an_api_refuses_is_told_in_its_words() {
+        let refused = |message: &str, reason: &str| {
+            let status = Status::failure(message, reason).with_code(404);
+            let error = kube::Error::Api(Box::new(status));
+            told(&anyhow::Error::new(error).context("failed to get the Secret s"))
+        };
+        assert_eq!(
+            refused("secrets \"s\" not found", "NotFound"),
+            "failed to get the Secret s: secrets \"s\" not found"
+        );
+        let page = refused("<html>no such page</html>", "Failed to parse error data");
+        assert!(
+            page.contains("404 was answered, and no status of Kubernetes"),
+            "{page}"
+        );
+        assert!(!page.contains("Status {"), "{page}");
+        let other = anyhow::anyhow!("inner").context("outer");
+        assert_eq!(told(&other), "outer: inner");
+    }
 
     #[test]
     fn a_table_begins_where_its_lines_begin() {

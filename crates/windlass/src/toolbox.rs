@@ -29,7 +29,8 @@ use crate::{
     },
     client::{answered, is_of, named_or_only},
     converge::{answer_of, possible, request_of},
-    plan, terminal,
+    plan,
+    terminal::{self, complain, say},
 };
 
 /// How long a run may take that people wait for: its runner has to start, and hosts to be asked.
@@ -64,13 +65,13 @@ pub(crate) async fn cluster_command(
     match command {
         ClusterCommand::Token(options) => {
             if let Some((token, _)) = made(global, options).await? {
-                println!("{token}");
+                say!("{token}");
             }
             Ok(())
         }
         ClusterCommand::JoinCommand(options) => {
             if let Some((token, kubeconfig)) = made(global, options).await? {
-                println!("{}", joining(&kubeconfig, &token).await?);
+                say!("{}", joining(&kubeconfig, &token).await?);
             }
             Ok(())
         }
@@ -155,7 +156,7 @@ async fn done(
     let text = written(request)?;
     let clusters = Api::namespaced(client.clone(), &global.namespace);
     let run = answer_of(clusters, &cluster.name_any(), &ASKED, text).await?;
-    eprintln!("run {run} is carried out");
+    complain!("run {run} is carried out");
     let runs: Api<Run> = Api::namespaced(client.clone(), &global.namespace);
     let ended = await_condition(runs, &run, |run: Option<&Run>| {
         run.is_none_or(|run| !is_active(phase(run)))
@@ -284,7 +285,7 @@ async fn certificates(global: &Global, options: &Certificates) -> anyhow::Result
         .filter(|record| record.event == RecordEvent::StepSucceeded)
         .filter(|record| record.step.as_deref() == Some("certificates/look"))
         .filter_map(|record| record.detail.as_deref());
-    println!("{}", terminal::text(said.next_back().unwrap_or_default()));
+    say!("{}", terminal::text(said.next_back().unwrap_or_default()));
     global.say(&format!(
         "all of them: windlass logs {} --step certificates/look",
         run.name_any()

@@ -16,6 +16,7 @@ use crate::{
     cli::{Global, Up},
     magnum,
     serve::{self, Standing},
+    terminal::say,
 };
 
 /// How many objects of a kind are worked on at once.
@@ -183,20 +184,20 @@ fn greet(server: &Server, data: &Path, metrics: Option<SocketAddr>) {
         .kubeconfig()
         .map(|file| file.display().to_string())
         .unwrap_or_default();
-    println!("windlass {} is up", env!("CARGO_PKG_VERSION"));
-    println!("  API         https://{address}");
-    println!("  data        {}", data.display());
-    println!("  kubeconfig  {kubeconfig}");
+    say!("windlass {} is up", env!("CARGO_PKG_VERSION"));
+    say!("  API         https://{address}");
+    say!("  data        {}", data.display());
+    say!("  kubeconfig  {kubeconfig}");
     if let Some(address) = metrics {
-        println!("  metrics     http://{address}/metrics");
+        say!("  metrics     http://{address}/metrics");
     }
-    println!("\nIn another terminal:");
-    println!(
+    say!("\nIn another terminal:");
+    say!(
         "  windlass -n my-cluster init first           # writes objects of your hosts, and says what to type next"
     );
-    println!("  windlass plan -f first                      # what would be done");
-    println!("  kubectl --kubeconfig {kubeconfig} get clusters,clusternodes,runs -A\n");
-    println!("Ctrl-C ends it; a run that is at work goes on and is found again at the next start.");
+    say!("  windlass plan -f first                      # what would be done");
+    say!("  kubectl --kubeconfig {kubeconfig} get clusters,clusternodes,runs -A\n");
+    say!("Ctrl-C ends it; a run that is at work goes on and is found again at the next start.");
 }
 
 /// A shutdown that SIGINT and SIGTERM start.

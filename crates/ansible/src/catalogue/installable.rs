@@ -67,8 +67,8 @@ pub enum InstallableError {
 pub enum VersionError {
     /// The checkout has no checksums of it.
     #[error(
-        "Kubernetes {wanted} cannot be installed by this kubespray: it installs {minimum} to {newest}; the nearest are {}",
-        list(.nearest)
+        "Kubernetes {wanted} cannot be installed by this kubespray: it installs {minimum} to {newest}{}",
+        told(.nearest)
     )]
     NotInstallable {
         /// What was asked for.
@@ -77,7 +77,7 @@ pub enum VersionError {
         minimum: KubernetesVersion,
         /// The newest that can be installed.
         newest: KubernetesVersion,
-        /// Up to three that can be installed, nearest first.
+        /// Up to three that can be installed and are newer than what is installed, nearest first.
         nearest: Vec<KubernetesVersion>,
     },
     /// A minor version would be skipped.
@@ -165,6 +165,9 @@ pub fn check_version(
             v.patch.abs_diff(wanted.patch),
         )
     };
+    // Of older ones a cluster can make no use.
+    let candidates = installable.versions.iter().copied();
+    let candidates = candidates.filter(|version| installed.is_none_or(|old| *version > old));
     Err(VersionError::NotInstallable {
         wanted,
         minimum: installable.minimum,
@@ -173,8 +176,16 @@ pub fn check_version(
             .last()
             .copied()
             .unwrap_or(installable.default),
-        nearest: nearest(installable.versions.iter().copied(), distance),
+        nearest: nearest(candidates, distance),
     })
+}
+
+fn told(nearest: &[KubernetesVersion]) -> String {
+    if nearest.is_empty() {
+        String::new()
+    } else {
+        format!("; the nearest are {}", list(nearest))
+    }
 }
 
 /// The versions that lead from what is installed to a newer one: the newest of each minor version between them, then the wanted

@@ -1,6 +1,6 @@
 //! From which release to which one a cluster may move.
 
-use api::KubesprayVersion;
+use api::{KubernetesVersion, KubesprayVersion};
 
 use super::{Release, releases};
 
@@ -52,6 +52,15 @@ pub fn check_move(wanted: KubesprayVersion, built: KubesprayVersion) -> Result<(
 pub fn bridge(minor: u16) -> Option<&'static Release> {
     let mut newest_first = releases().iter().rev();
     newest_first.find(|release| release.kubernetes_default.minor == minor)
+}
+
+/// The oldest release of which the table knows that it installs this version of Kubernetes.
+pub fn installing(version: KubernetesVersion) -> Option<&'static Release> {
+    let minor = |version: KubernetesVersion| (version.major, version.minor);
+    releases().iter().find(|release| {
+        let default = release.kubernetes_default;
+        minor(default) == minor(version) && version <= default
+    })
 }
 
 #[cfg(test)]

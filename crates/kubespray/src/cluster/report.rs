@@ -30,6 +30,7 @@ use crate::{
         pending::{WAITING_FOR_WINDOW, named, rest_of},
     },
     context::{Context, Error},
+    failures,
     health::Check,
     health_book::Checked,
     inputs::Inputs,
@@ -454,9 +455,7 @@ fn failure(run: &Run, message: &str) -> String {
     let Some(failure) = failure else {
         return message.to_owned();
     };
-    let remedy = failure
-        .remedy
-        .clone()
+    let remedy = failures::remedy(run, failure)
         .unwrap_or_else(|| format!("then: windlass retry {}", run.name_any()));
     let ways = if run.spec.operation == CREATE.name {
         ways_on(run)

@@ -477,9 +477,14 @@ fn version_remedy(error: &VersionError, missing: Option<&[String]>) -> String {
             "write a version that the release can install, or give checksums of this one in {} too",
             missing.join(", ")
         ),
-        (VersionError::NotInstallable { .. }, _) => {
-            "write a version that the release can install, or name another kubespray release"
-                .to_owned()
+        (VersionError::NotInstallable { wanted, .. }, _) => {
+            let by = catalogue::installing(*wanted).map_or_else(
+                || "another kubespray release".to_owned(),
+                |release| format!("kubespray {}, which installs it", release.version),
+            );
+            format!(
+                "name {by} (spec.kubespray.version), or write a version that the release can install"
+            )
         }
         (
             VersionError::SkippedMinor {

@@ -178,6 +178,10 @@ impl<'a> Wanted<'a> {
                 "declare the hosts as the cluster has them, and ask for windlass converge when etcd answers again",
             )]
         })?;
+        Self::of(cluster, request, before)
+    }
+
+    fn of(cluster: &Cluster, request: Request, before: &'a Inputs) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         problems.extend(confirmed(cluster, &request, before));
         problems.extend(kubeadms_own(before));
@@ -267,9 +271,15 @@ fn confirmed(cluster: &Cluster, request: &Request, before: &Inputs) -> Option<Pr
                 "it must be the cluster's name, by who knows what is given up: {}",
                 loss(request, before)
             ),
-            format!("write {name} (windlass recover --confirm {name}), if that may be lost"),
+            format!("write {name} (windlass recover: add --confirm {name}), if that may be lost"),
         )
     })
+}
+
+/// Why a request is not carried out for a cluster that was built with these inputs.
+pub fn refusal(cluster: &Cluster, request: Request, before: &Inputs) -> Option<String> {
+    let problems = Wanted::of(cluster, request, before).err()?;
+    Some(problem::text(&problems))
 }
 
 /// What is given up, for people.
@@ -356,7 +366,7 @@ fn of_roll_back(request: &Request) -> Vec<Problem> {
             format!("{FIELD} snapshot"),
             "",
             "a cluster is rolled back to a snapshot, and none is named",
-            "name one (windlass recover --roll-back --from-snapshot NAME); see which there are: windlass snapshots list",
+            "name one (windlass recover: add --from-snapshot NAME); see which there are: windlass snapshots list",
         ));
     }
     if !request.give_up.is_empty() {
@@ -401,8 +411,9 @@ fn founder(request: &Request, before: &Inputs) -> Result<MemberChange, Problem> 
                     compile::listed(several)
                 ),
                 format!(
-                    "give up all of them but one; a host that is well joins again by itself (windlass recover --rejoin {})",
-                    several.last().map_or("HOST", HostName::as_str)
+                    "give up all of them but one (windlass recover: add --give-up {last} if it is lost; --rejoin {last} if it is well, and \
+                     it joins again by itself)",
+                    last = several.last().map_or("HOST", HostName::as_str)
                 ),
             ));
         }
@@ -414,7 +425,7 @@ fn founder(request: &Request, before: &Inputs) -> Result<MemberChange, Problem> 
             format!(
                 "{one} is the only member of etcd, so that there is no quorum to lose but its data"
             ),
-            "name a snapshot that takes the place of its data (windlass recover --from-snapshot FILE), or see why etcd does not run there",
+            "name a snapshot that takes the place of its data (windlass recover: add --from-snapshot FILE), or see why etcd does not run there",
         ));
     }
     Ok(change(one, before, Turn::Founds))

@@ -140,7 +140,7 @@ fn by_itself(before: &Inputs, resolved: &Resolved, observed: &Observed) -> Optio
             first.what,
             first.host,
             day(first.end),
-            in_days(first.limit)
+            first.limit
         ),
         mark: format!("{} {again}", first.end),
     })
@@ -176,7 +176,7 @@ pub fn beyond(before: &Inputs, resolved: &Resolved, observed: &Observed) -> Vec<
         format!(
             "{what} of {host} to be renewed {} before its end: run {run} renewed it and it ends on {} all the same; look at \
              windlass logs {run}, or write a spec.nodes.all.certificates.renew that is shorter than certificates live",
-            in_days(*limit),
+            limit,
             day(*end),
             run = run.name_any()
         )
@@ -243,14 +243,6 @@ pub fn last(runs: &[Run]) -> Option<(&Run, Timestamp)> {
         .find(|run| run.spec.operation == RENEW.name && phase(run) == RunPhase::Succeeded)?;
     let ended = renewed.status.as_ref()?.finished_at.as_ref()?;
     Some((renewed, ended.0))
-}
-
-/// As people write it: 60d, not 8w4d.
-fn in_days(limit: Duration) -> String {
-    match (limit.seconds() / 86_400, limit.seconds() % 86_400) {
-        (days, 0) => format!("{days}d"),
-        _ => limit.to_string(),
-    }
 }
 
 fn day(end: Timestamp) -> impl std::fmt::Display {

@@ -127,7 +127,8 @@ async fn progress_and_failure_of_the_run_are_shown_on_the_cluster() {
         .await;
     assert_eq!(
         condition(&failed, "Ready").unwrap().2,
-        "TooManyUnreachable: 2 of 3 hosts do not answer; bring them back; ways on: windlass -n demo retry first-create-1, another spec \
+        "TooManyUnreachable: 2 of 3 hosts do not answer; bring them back, then: windlass -n demo retry first-create-1; or raise \
+         spec.operations.creation.thresholds.unreachable, which begins another run; ways on: windlass -n demo retry first-create-1, another spec \
          (which starts a new run), or windlass -n demo reset first and anew"
     );
     assert_eq!(
@@ -217,7 +218,7 @@ async fn bad_input_stalls_with_its_text_and_recovers() {
     let message = condition(&stalled, "Stalled").unwrap().2;
     assert!(message.contains("odd number"), "{message}");
     assert!(
-        message.contains("kubectl create secret generic ssh"),
+        message.contains("kubectl -n demo create secret generic ssh"),
         "{message}"
     );
     assert_eq!(

@@ -169,7 +169,7 @@ async fn keys_of_hosts_come_from_a_secret_as_soon_as_it_holds_some() {
     let reference = json!({"ssh": {"knownHostsSecretRef": {"name": "hosts"}}});
     world.cluster("first", reference.clone()).await;
     let field = "spec.ssh.knownHostsSecretRef";
-    let create = "kubectl create secret generic hosts --from-file=known_hosts";
+    let create = "kubectl -n demo create secret generic hosts --from-file=known_hosts";
     world.stalls(&[field, "no such Secret", create]).await;
     for (text, said) in [
         ("# none\n", "holds no key of a host"),

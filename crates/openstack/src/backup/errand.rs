@@ -117,8 +117,9 @@ impl Errand {
             }
         }
         if self == Self::Restore && confirmed.as_deref() != Some(cloud) {
-            let remedy =
-                format!("write confirm={cloud} (windlass openstack restore --confirm {cloud})");
+            let remedy = format!(
+                "write confirm={cloud} (windlass openstack restore: add --confirm {cloud})"
+            );
             let rule =
                 "what was written since the backup is lost, and nobody who names the cloud said so";
             let confirmed = confirmed.unwrap_or_default();

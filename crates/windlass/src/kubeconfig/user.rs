@@ -33,13 +33,8 @@ const SHORTEST: u64 = 600;
 /// The longest name, in bytes: that of a field of a certificate.
 const LONGEST: usize = 64;
 
-/// The kubeconfig of a user of the cluster that an administrator's leads to.
-pub(super) async fn of(
-    administrator: &Foreign,
-    user: &str,
-    group: Option<&str>,
-    expires: api::Duration,
-) -> anyhow::Result<Foreign> {
+/// Refuses what no cluster signs.
+pub(super) fn check(user: &str, group: Option<&str>, expires: api::Duration) -> anyhow::Result<()> {
     name("--user", user)?;
     if let Some(group) = group {
         name("--group", group)?;
@@ -48,6 +43,16 @@ pub(super) async fn of(
         expires.seconds() >= SHORTEST,
         "--expires is {expires}: the API signs for 10m at least; write more"
     );
+    Ok(())
+}
+
+/// The kubeconfig of a user of the cluster that an administrator's leads to.
+pub(super) async fn of(
+    administrator: &Foreign,
+    user: &str,
+    group: Option<&str>,
+    expires: api::Duration,
+) -> anyhow::Result<Foreign> {
     let addresses = administrator.addresses().await?;
     let client = administrator.client(addresses, CALL)?;
     let requests: Api<CertificateSigningRequest> = Api::all(client);

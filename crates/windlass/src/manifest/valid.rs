@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use anyhow::Context;
 use api::crd::{SETS, Set};
-use kapi::schema::{Fields, Schema};
+use kapi::schema::{FieldError, Fields, RULES_NOT_CHECKED, Schema};
 use kube::api::DynamicObject;
+use kubespray::problem::nearest;
+use serde_json::Value;
 
 /// Kinds that a plan is made of.
 const PLANNED: [&str; 2] = ["Cluster", "ClusterNode"];
@@ -61,10 +63,11 @@ pub(crate) fn check(objects: &[DynamicObject]) -> anyhow::Result<Vec<String>> {
         // Read beside a plan.
         let is_known = types.api_version == "v1" && KNOWN.contains(&types.kind.as_str());
         let is_planned = PLANNED.contains(&types.kind.as_str());
+        let kind = types.kind.to_lowercase();
         match schemas.0.get(&(types.api_version.clone(), types.kind)) {
             Some(schema) => {
                 others.extend((!is_planned).then(|| shown.clone()));
-                let faults = faults(schema, serde_json::to_value(object)?);
+                let faults = faults(schema, &kind, serde_json::to_value(object)?);
                 wrong.extend(faults.into_iter().map(|fault| format!("{shown}: {fault}")));
             }
             None if is_known => {}
@@ -76,46 +79,115 @@ pub(crate) fn check(objects: &[DynamicObject]) -> anyhow::Result<Vec<String>> {
             )),
         }
     }
-    anyhow::ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    anyhow::ensure!(
+        wrong.is_empty(),
+        "{}\nthe rest (versions, variables, what the objects say of each other) is checked when this is put right",
+        wrong.join("\n")
+    );
     Ok(others)
 }
 
 /// What is wrong with an object, as the API tells it.
-fn faults(schema: &Schema, mut value: serde_json::Value) -> Vec<String> {
+fn faults(schema: &Schema, kind: &str, mut value: Value) -> Vec<String> {
     if let Some(undecodable) = schema.undecodable(&value, Fields::Metadata) {
         return vec![undecodable];
     }
     let unknown = schema.prune(&mut value).into_iter();
     let mut faults: Vec<_> = unknown
-        .map(|path| format!("unknown field {path}: remove it, or see: kubectl explain"))
+        .map(|path| unknown_field(schema.source(), kind, &path))
         .collect();
     schema.default(&mut value);
     let errors = schema.validate(&value, None);
     // That rules could not be asked says nothing to mend.
     let errors = errors
         .iter()
-        .filter(|error| !error.path.is_empty() || faults.is_empty());
-    let told: Vec<_> = errors
-        .map(|error| with_remedy(&error.to_string()))
-        .collect();
+        .filter(|error| !error.message.ends_with(RULES_NOT_CHECKED));
+    let told: Vec<_> = errors.map(|error| with_remedy(error, &value)).collect();
     faults.extend(told);
     faults
 }
 
-/// YAML takes what looks like a number for one.
-fn with_remedy(error: &str) -> String {
-    let quotes = error.contains("must be of type string:");
-    let remedy = match error {
-        _ if quotes => ": write it in quotes",
-        _ if error.ends_with(": \"string\"") => ": write it without quotes",
-        _ => "",
+/// A field that nobody knows, and the one that may be meant.
+fn unknown_field(schema: &Value, kind: &str, path: &str) -> String {
+    let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
+    let place = parts(parent).try_fold(schema, |place, part| match part {
+        Part::Field(name) => place
+            .get("properties")
+            .and_then(|fields| fields.get(name))
+            .or_else(|| place.get("additionalProperties")),
+        Part::Item(_) => place.get("items"),
+    });
+    let fields = place.and_then(|place| place.get("properties")?.as_object());
+    let names = fields.into_iter().flatten().map(|(name, _)| name.as_str());
+    let meant = nearest(name, names).map_or_else(String::new, |meant| {
+        format!("write {meant}, if that is meant, or ")
+    });
+    let mut explained = kind.to_owned();
+    for part in parts(parent) {
+        if let Part::Field(name) = part {
+            explained.push('.');
+            explained.push_str(name);
+        }
+    }
+    format!("unknown field {path}: {meant}remove it; what there is: kubectl explain {explained}")
+}
+
+/// A step on the way to a field.
+enum Part<'a> {
+    Field(&'a str),
+    Item(usize),
+}
+
+/// The way to a field: `spec.list[0].bar`.
+fn parts(path: &str) -> impl Iterator<Item = Part<'_>> {
+    let parts = path.split(['.', '[']).filter(|part| !part.is_empty());
+    parts.map(|part| {
+        let item = part.strip_suffix(']').and_then(|item| item.parse().ok());
+        item.map_or(Part::Field(part), Part::Item)
+    })
+}
+
+/// What is wrong with a value, and how it is written.
+fn with_remedy(error: &FieldError, object: &Value) -> String {
+    let told = error.to_string();
+    if let Some((wrong, _)) = told.split_once(" in body should match '^([0-9]{1,9}[smhdwy])+$'") {
+        return format!("{wrong} is no duration: write one such as 30s, 10m, 2h or 31d");
+    }
+    let wants = |kind: &str| told.contains(&format!("must be of type {kind}:"));
+    let remedy = if wants("string") {
+        // YAML takes what looks like a number for one.
+        "write it in quotes".to_owned()
+    } else if wants("object") {
+        format!("write {}", map(written(object, &error.path)))
+    } else if wants("array") {
+        "write a list, such as [ONE, TWO]".to_owned()
+    } else if told.ends_with(": \"string\"") {
+        "write it without quotes".to_owned()
+    } else {
+        return told;
     };
-    format!("{error}{remedy}")
+    format!("{told}: {remedy}")
+}
+
+fn written<'a>(object: &'a Value, path: &str) -> Option<&'a str> {
+    let value = parts(path).try_fold(object, |value, part| match part {
+        Part::Field(name) => value.get(name),
+        Part::Item(at) => value.get(at),
+    });
+    value?.as_str()
+}
+
+/// A map; what was written as a label selector is kept in it.
+fn map(written: Option<&str>) -> String {
+    match written.and_then(|written| written.split_once('=')) {
+        Some((key, value)) => format!("{{{key}: {value}}}"),
+        None => "a map, such as {KEY: VALUE}".to_owned(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -152,6 +224,29 @@ mod tests {
         ] {
             assert!(told.contains(part), "{part}: {told}");
         }
+    }
+
+    #[test]
+    fn a_fault_is_told_with_what_to_write() {
+        let wrong = json!({
+            "kubernetsVersion": "1.34.3",
+            "maintenance": {"windows": [{"schedule": "0 1 * * 6", "duration": "5 min", "timezone": "UTC"}]},
+            "operations": {"upgrade": {"gate": {"selector": "app=web"}}},
+        });
+        let cluster = object("kubespray.k8s.io/v1", "Cluster", &wrong);
+        let told = check(&[cluster]).unwrap_err().to_string();
+        for part in [
+            "unknown field spec.kubernetsVersion: write kubernetesVersion, if that is meant, or remove it; what there is: kubectl explain \
+             cluster.spec\n",
+            "unknown field spec.maintenance.windows[0].timezone: write timeZone, if",
+            "kubectl explain cluster.spec.maintenance.windows\n",
+            "windows[0].duration is no duration: write one such as 30s, 10m, 2h",
+            ": write {app: web}",
+            "is checked when this is put right",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        assert!(!told.contains("<nil>"), "{told}");
     }
 
     #[test]

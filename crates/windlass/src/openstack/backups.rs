@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ::openstack::backup::Errand;
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use api::{
     cluster::ConvergeRequest,
     openstack::{BackupState, BackupStatus, BackupsStatus, OpenStack},
@@ -19,6 +19,7 @@ use serde_json::json;
 use crate::{
     cli::{BackupCloud, DrillBackup, Global, ListBackups, Output, RestoreBackup},
     client::named_or_only,
+    node::another,
     snapshots::{Foot, beginning, drilled, number, unknown},
     terminal,
 };
@@ -41,6 +42,13 @@ pub(super) async fn drill(global: &Global, options: &DrillBackup) -> anyhow::Res
 
 pub(super) async fn restore(global: &Global, options: &RestoreBackup) -> anyhow::Result<()> {
     let clouds: Api<OpenStack> = Api::namespaced(global.client().await?, &global.namespace);
+    let cloud = &options.cloud;
+    ensure!(
+        options.confirm.as_ref() == Some(cloud),
+        "nothing was done: {}what was written since the backup is lost; if that is wanted: {}",
+        another(options.confirm.as_deref(), cloud),
+        global.confirmed(cloud)
+    );
     let mut request = options.backup.clone();
     for (word, value) in [
         ("confirm", &options.confirm),

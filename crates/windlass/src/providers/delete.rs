@@ -13,6 +13,7 @@ use super::{
 use crate::{
     cli::{DeleteProvider, Global},
     client::answered,
+    terminal::say,
 };
 
 pub(crate) async fn delete(global: &Global, options: &DeleteProvider) -> anyhow::Result<()> {
@@ -42,7 +43,7 @@ pub(crate) async fn delete(global: &Global, options: &DeleteProvider) -> anyhow:
             dependents.join(", ")
         );
     }
-    println!(
+    say!(
         "deletes {}{} and all of its objects but definitions and namespaces",
         stand.title(),
         stand
@@ -52,8 +53,8 @@ pub(crate) async fn delete(global: &Global, options: &DeleteProvider) -> anyhow:
     );
     ensure!(
         options.confirm.as_deref() == Some(provider.name()),
-        "nothing was done; if that is wanted, say its name once more: --confirm {}",
-        provider.name()
+        "nothing was done; if that is wanted, say its name once more: {}",
+        global.confirmed(provider.name())
     );
     gone(&client, stand, &provider).await
 }

@@ -17,7 +17,10 @@ use kube::{
 use providers::stand::{Towards, resource, towards};
 use runs::object::age;
 
-use crate::{status::Steps, terminal};
+use crate::{
+    status::Steps,
+    terminal::{self, say},
+};
 
 /// A provider that is waited for.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -54,7 +57,7 @@ impl Awaited {
 ///
 /// One cannot get there before somebody changes something.
 pub(super) async fn follow(client: &Client, awaited: &[Awaited]) -> anyhow::Result<()> {
-    println!("Ctrl-C ends what is shown here, and not what is done");
+    say!("Ctrl-C ends what is shown here, and not what is done");
     let awaited: Vec<_> = awaited.iter().cloned().map(Arc::new).collect();
     let mut changes = futures::stream::select_all(awaited.iter().map(|one| changes(client, one)));
     let mut view = View {
@@ -65,7 +68,7 @@ pub(super) async fn follow(client: &Client, awaited: &[Awaited]) -> anyhow::Resu
     };
     while let Some((one, change)) = changes.try_next().await.context("the watch ended")? {
         for line in view.take(&one, change)? {
-            println!("{}", terminal::text(&line));
+            say!("{}", terminal::text(&line));
         }
         if view.left.is_empty() {
             return Ok(());

@@ -20,7 +20,7 @@ use super::{set, stand};
 use crate::{
     cli::{Global, PlanProviders},
     client::answered,
-    terminal,
+    terminal::{self, say},
 };
 
 pub(crate) async fn plan(global: &Global, options: &PlanProviders) -> anyhow::Result<()> {
@@ -104,11 +104,11 @@ impl PlanProviders {
 /// Shows what would be done in a place. Gives the labels of providers whose objects lose something.
 pub(super) async fn show(client: &Client, planned: &Planned) -> anyhow::Result<Vec<String>> {
     if let Some((namespace, secret)) = &planned.place {
-        println!("cluster of Secret {namespace}/{secret}");
+        say!("cluster of Secret {namespace}/{secret}");
     }
     let stands = &planned.stands;
     for stand in stands.iter().filter(|stand| stand.installed().is_none()) {
-        println!(
+        say!(
             "{} is not installed yet, and no part of the plan",
             stand.title()
         );
@@ -149,9 +149,9 @@ async fn print(
     plan: &UpgradePlan,
 ) -> anyhow::Result<Vec<String>> {
     let mut losing = Vec::new();
-    println!("contract {}", plan.contract);
+    say!("contract {}", plan.contract);
     if plan.upgrades.is_empty() {
-        println!("  nothing is newer");
+        say!("  nothing is newer");
     }
     for (number, one) in (1..).zip(&plan.upgrades) {
         let Installed {
@@ -159,7 +159,7 @@ async fn print(
             namespace,
             version,
         } = &one.from;
-        println!(
+        say!(
             "{number}. {provider} in {namespace}: {version} to {}",
             one.to
         );
@@ -169,20 +169,20 @@ async fn print(
         let stand = stand.context("a plan is of providers that are there")?;
         let Changes { lines, loses } = changes(client, stand, one).await?;
         for line in lines {
-            println!("   {}", terminal::text(&line));
+            say!("   {}", terminal::text(&line));
         }
         losing.extend(loses.then(|| provider.manifest_label()));
     }
     for one in &plan.unchanged {
-        println!(
+        say!(
             "-  {} in {} stays at {}",
-            one.provider, one.namespace, one.version
+            one.provider,
+            one.namespace,
+            one.version
         );
     }
     for (provider, version) in &plan.left_out {
-        println!(
-            "!  {provider} {version} is left out: the newest metadata.yaml has no series for it"
-        );
+        say!("!  {provider} {version} is left out: the newest metadata.yaml has no series for it");
     }
     Ok(losing)
 }

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     cli::{Global, UpgradeProviders},
     client::answered,
+    terminal::say,
 };
 
 pub(crate) async fn upgrade(global: &Global, options: &UpgradeProviders) -> anyhow::Result<()> {
@@ -25,7 +26,7 @@ pub(crate) async fn upgrade(global: &Global, options: &UpgradeProviders) -> anyh
         upgrades.extend(chosen(planned)?);
     }
     if upgrades.is_empty() {
-        println!("there is nothing to upgrade");
+        say!("there is nothing to upgrade");
         return Ok(());
     }
     let sets = set::all(&client).await?;
@@ -37,19 +38,12 @@ pub(crate) async fn upgrade(global: &Global, options: &UpgradeProviders) -> anyh
         );
     }
     losing.retain(|label| !options.confirm.contains(label));
-    let again: Vec<_> = losing
-        .iter()
-        .map(|label| format!(" --confirm {label}"))
-        .collect();
-    let again = again.concat();
+    let again = global.confirmed_too(&losing).carried_out();
     ensure!(
         losing.is_empty(),
-        "nothing was done: objects lose fields or versions of their kind, as is shown above; if that is wanted: windlass providers upgrade --yes{again}"
+        "nothing was done: objects lose fields or versions of their kind, as is shown above; if that is wanted: {again}"
     );
-    ensure!(
-        options.yes,
-        "nothing was done; to carry it out: windlass providers upgrade --yes"
-    );
+    ensure!(options.yes, "nothing was done; to carry it out: {again}");
     // All others keep to what core keeps to.
     let (first, others): (Vec<_>, Vec<_>) = upgrades
         .into_iter()

@@ -8,6 +8,7 @@ use api::{
 };
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
+use kubespray::failures;
 
 use super::View;
 use crate::plan::then;
@@ -40,7 +41,7 @@ pub(super) fn of_run(run: &Run, now: Timestamp) -> Vec<String> {
     lines.extend(plan.steps.iter().map(|step| step_line(plan, step, &status)));
     if let Some(failure) = &status.failure {
         lines.push(format!("  failed: {}: {}", failure.code, failure.message));
-        let remedy = failure.remedy.iter();
+        let remedy = failures::remedy(run, failure);
         lines.extend(remedy.map(|remedy| format!("  what to do: {remedy}")));
         let name = run.name_any();
         lines.push(format!("  more: windlass explain failure {name}"));

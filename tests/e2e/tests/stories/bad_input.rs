@@ -216,7 +216,7 @@ fn secrets(directory: &Path) -> Vec<Stall> {
                 "spec.ssh.privateKeySecretRef.name",
                 "ssh",
                 "no such Secret",
-                "kubectl create secret",
+                "kubectl -n no-secret create secret",
             ],
         ),
         stall(

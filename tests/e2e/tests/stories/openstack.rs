@@ -185,7 +185,7 @@ fn a_backup_brings_back_what_was_there() {
     let unconfirmed = ["restore", "one", &name, "--confirm", "two"];
     let refused = does_errand(&world, "restore", &unconfirmed).unwrap_err();
     let refused = format!("{refused:#}");
-    assert!(refused.contains("write confirm=one"), "{refused}");
+    assert!(refused.contains("--confirm one"), "{refused}");
     does_errand(
         &world,
         "restore",
