@@ -62,7 +62,7 @@ impl fmt::Display for Duration {
         }
         // As people count: 31d and not 4w3d.
         let days = self.0 / DAY;
-        if self.0 % DAY == 0 && days < FEW_DAYS && days % 365 != 0 {
+        if self.0.is_multiple_of(DAY) && days < FEW_DAYS && !days.is_multiple_of(365) {
             return write!(f, "{days}d");
         }
         let mut rest = self.0;

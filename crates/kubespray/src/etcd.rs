@@ -167,7 +167,7 @@ fn of_list(members: &str, health: &[Endpoint]) -> Result<Vec<Member>, String> {
     let member = |told: Told| {
         let answers = |url: &String| {
             let mut health = health.iter();
-            health.any(|endpoint| endpoint.health && endpoint.endpoint == *url)
+            health.any(|endpoint| endpoint.health && endpoint.url == *url)
         };
         Member {
             id: told.id,
@@ -220,7 +220,8 @@ struct Told {
 
 #[derive(Deserialize)]
 struct Endpoint {
-    endpoint: String,
+    #[serde(rename = "endpoint")]
+    url: String,
     health: bool,
     #[serde(default)]
     error: Option<String>,

@@ -116,7 +116,7 @@ impl Serving {
         let settings = bare_metal::Settings {
             kubespray: options
                 .kubespray_version
-                .or(beside.operator.settings.kubespray.clone()),
+                .or(beside.operator.settings.kubespray),
             ..beside.operator.settings.clone()
         };
         Ok(Self {

@@ -111,9 +111,8 @@ impl Asked {
                 problem::text(problems)
             ))),
             // Of a cluster that is built and waits for its playbooks only.
-            Decision::AwaitPlaybooks(_) if is_built(cluster) => None,
             // When that has ended.
-            Decision::Supersede(..) if is_built(cluster) => None,
+            Decision::AwaitPlaybooks(_) | Decision::Supersede(..) if is_built(cluster) => None,
             // A request that is wrong has no say.
             Decision::Start(new) if new.operation.of_built => {
                 let comes_first =

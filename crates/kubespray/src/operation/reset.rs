@@ -191,9 +191,12 @@ fn spare(inputs: &mut Inputs, observed: &Observed) -> Vec<HostName> {
     if is_gone && !inputs.hosts.iter().any(|host| told(&host.name)) {
         return Vec::new();
     }
-    let touched = |name: &str| match is_gone {
-        true => told(name),
-        false => worked_on(observed, name).is_some(),
+    let touched = |name: &str| {
+        if is_gone {
+            told(name)
+        } else {
+            worked_on(observed, name).is_some()
+        }
     };
     let names = inputs.hosts.iter().filter(|host| !touched(&host.name));
     let spared: Vec<HostName> = names.filter_map(|host| host.name.parse().ok()).collect();

@@ -37,7 +37,7 @@ fn twice(reports: &[Report]) -> Option<Failure> {
             let (first, second) = (&other.host, &report.host);
             return Some(same(
                 report,
-                format!("{first} and {second} are the same machine"),
+                &format!("{first} and {second} are the same machine"),
             ));
         }
     }
@@ -55,12 +55,12 @@ fn of_another(reports: &[Report], nodes: &[(String, Machine)]) -> Option<Failure
         let host = &report.host;
         Some(same(
             report,
-            format!("{host} is the machine of the node {node}"),
+            &format!("{host} is the machine of the node {node}"),
         ))
     })
 }
 
-fn same(report: &Report, what: String) -> Failure {
+fn same(report: &Report, what: &str) -> Failure {
     let mut failure = failure(
         FailureClass::Config,
         "SameMachine",

@@ -26,9 +26,9 @@ impl World {
         let template = json!({
             "name": "servers", "coe": "kubernetes", "image_id": "ubuntu", "flavor_id": "small", "labels": {"kube_tag": "v1.34.3"},
         });
-        let template = ann.magnum(Method::POST, "clustertemplates", template);
+        let template = ann.magnum(Method::POST, "clustertemplates", &template);
         let cluster = json!({"name": "second", "cluster_template_id": template["uuid"]});
-        let cluster = ann.magnum(Method::POST, "clusters", cluster);
+        let cluster = ann.magnum(Method::POST, "clusters", &cluster);
         let uuid = cluster["uuid"].as_str().unwrap();
         let first = ann.credentials(uuid);
         let mut kinds: Vec<_> = first
@@ -46,12 +46,12 @@ impl World {
         }
 
         let rotate = format!("credentials/{uuid}");
-        let rotated = ann.magnum(Method::PATCH, &rotate, Value::Null);
+        let rotated = ann.magnum(Method::PATCH, &rotate, &Value::Null);
         assert_eq!(rotated, json!({"uuid": uuid}));
         // Those before are left until something is made by the new ones.
         assert_eq!(ann.credentials(uuid).len(), 4);
 
-        ann.magnum(Method::DELETE, &format!("clusters/{uuid}"), Value::Null);
+        ann.magnum(Method::DELETE, &format!("clusters/{uuid}"), &Value::Null);
         wait_until("the credentials to be gone", LIMIT, || {
             Ok(ann.credentials(uuid).is_empty().then_some(()))
         })
@@ -60,7 +60,7 @@ impl World {
 }
 
 impl Asking<'_> {
-    fn magnum(&self, method: Method, path: &str, body: Value) -> Value {
+    fn magnum(&self, method: Method, path: &str, body: &Value) -> Value {
         let url = format!("{}/{path}", self.world.address);
         self.ask(method, &url, body)
     }
@@ -69,7 +69,7 @@ impl Asking<'_> {
     fn credentials(&self, cluster: &str) -> Vec<Value> {
         let (keystone, user) = (&self.world.keystone.address, &self.token.user);
         let url = format!("{keystone}/users/{user}/application_credentials");
-        let listed = self.ask(Method::GET, &url, Value::Null);
+        let listed = self.ask(Method::GET, &url, &Value::Null);
         let mut all = listed["application_credentials"]
             .as_array()
             .unwrap()
@@ -83,7 +83,7 @@ impl Asking<'_> {
         all
     }
 
-    fn ask(&self, method: Method, url: &str, body: Value) -> Value {
+    fn ask(&self, method: Method, url: &str, body: &Value) -> Value {
         let version = "container-infra latest";
         let request = self
             .http
@@ -93,7 +93,7 @@ impl Asking<'_> {
         let request = if body.is_null() {
             request
         } else {
-            request.json(&body)
+            request.json(body)
         };
         self.world.runtime.block_on(async {
             let answer = request.send().await.unwrap();
