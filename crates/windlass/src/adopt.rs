@@ -259,9 +259,9 @@ fn as_hosts_file(
         (*name, json!({"hosts": hosts}))
     });
     let groups: BTreeMap<_, _> = groups.collect();
-    // On many lines: of one that holds all of it, Ansible's reader of ini makes a host.
-    let text = format!("{:#}\n", json!({"all": {"children": groups}}));
-    let file = place.join("groups.json");
+    // Ansible tries its reader of ini first, which refuses the first line, and would take a brace for a host.
+    let text = format!("all:\n  {}\n", json!({"children": groups}));
+    let file = place.join("groups.yaml");
     ansible::write_private(&file, text.as_bytes())
         .context("failed to write the groups that kubespray makes")?;
     Ok(file)

@@ -238,8 +238,12 @@ pub fn answer(cluster: &Cluster, decision: &Decision) -> Option<MaintainRequest>
         Decision::Stall(_) => {
             refused("the spec must be corrected first: see the condition Stalled")
         }
-        // Of a cluster that is built and waits for its playbooks, or for the end of a run, only.
-        Decision::AwaitPlaybooks(_) | Decision::Supersede(..) if is_built(cluster) => return None,
+        // Of a cluster that is built and waits for its playbooks only.
+        Decision::AwaitPlaybooks(_) if is_built(cluster) => return None,
+        // When that has ended.
+        Decision::Supersede(run, _) if Operation::of(run).is_some_and(|it| it.of_built) => {
+            return None;
+        }
         _ => refused("nothing waits for a maintenance window"),
     })
 }

@@ -111,8 +111,9 @@ impl Asked {
                 problem::text(problems)
             ))),
             // Of a cluster that is built and waits for its playbooks only.
+            Decision::AwaitPlaybooks(_) if is_built(cluster) => None,
             // When that has ended.
-            Decision::AwaitPlaybooks(_) | Decision::Supersede(..) if is_built(cluster) => None,
+            Decision::Supersede(run, _) if Operation::of(run).is_some_and(|it| it.of_built) => None,
             // A request that is wrong has no say.
             Decision::Start(new) if new.operation.of_built => {
                 let comes_first =

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kube::ResourceExt;
 use kubespray::{
     cluster::{decision::Decision, plan, resolve},
     inputs::Inputs,
@@ -64,6 +65,7 @@ async fn neither_a_converge_nor_a_component_carries_it_out() {
         refused.contains(KEPT) && refused.contains(REMEDY),
         "{refused}"
     );
+    past.cluster.annotations_mut().clear();
     past.ask(CONVERGE, "1");
     let refused = past.refuses(&converge::ASKED);
     assert!(
