@@ -601,11 +601,10 @@ fn places_with_api(operation: HookOperation, hook: &HookInput) -> Result<(), &'s
     let at_health = hook.step == action::HEALTH;
     let after = |step: &str| hook.side == Side::After && hook.step == step;
     let (answers, places) = match operation {
-        HookOperation::Create => (
+        HookOperation::Create | HookOperation::Recover => (
             at_health || after(action::KUBECONFIG),
             "after: kubeconfig/store, and before or after: health/check",
         ),
-        HookOperation::Recover => (at_health, "before or after: health/check"),
         HookOperation::Reset => (after(action::PROBE), "after: prepare/probe"),
         _ => (true, ""),
     };

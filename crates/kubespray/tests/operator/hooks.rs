@@ -322,7 +322,7 @@ async fn an_image_is_refused_where_the_cluster_has_no_api() {
         ),
         (
             of("Recover", image("a", "after", "etcd/install")),
-            &["a plan of Recover has the cluster's API before or after: health/check alone"],
+            &["a plan of Recover has the cluster's API after: kubeconfig/store"],
         ),
         (
             of("Reset", image("a", "after", "reset")),
