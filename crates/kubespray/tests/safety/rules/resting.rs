@@ -91,8 +91,11 @@ fn ended(world: &World, planned: &Planned) {
     if !resets || !matches!(planned.decision, Decision::Forget) {
         return;
     }
+    // What was to be taken over and was not is what it was.
+    let is_of_it =
+        |run: &&Run| run.spec.operation != "Adopt" || runs::phase(run) == RunPhase::Succeeded;
     let begun = |name: &str| {
-        let mut runs = world.observed.runs.iter();
+        let mut runs = world.observed.runs.iter().filter(is_of_it);
         runs.any(|run| Inputs::has_host(&run.spec.plan.inputs, name))
     };
     for name in world.observed.nodes.iter().map(ResourceExt::name_any) {
