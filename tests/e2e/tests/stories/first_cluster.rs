@@ -251,7 +251,7 @@ fn a_host_of_etcd_is_made_ready_beside_the_others_and_a_worker_joins_and_leaves(
     let mut logs = stage.windlass(&["logs", "--step", "etcd/hosts", "--host", "master-1"]);
     let said = logs.output().unwrap();
     let said = String::from_utf8_lossy(&said.stderr);
-    assert!(said.contains("did nothing on a host"), "{said}");
+    assert!(said.contains("did anything on a host"), "{said}");
 
     a_user_is_let_in(&stage);
     a_worker_joins(&mut stage);
@@ -314,7 +314,7 @@ fn a_worker_joins(stage: &mut Stage) {
             let mut logs = stage.windlass(&["logs", "--step", id, "--host", "master-1"]);
             let said = logs.output().unwrap();
             let said = String::from_utf8_lossy(&said.stderr);
-            assert!(said.contains("did nothing on a host"), "{id}: {said}");
+            assert!(said.contains("did anything on a host"), "{id}: {said}");
         }
     }
     let node = stage.object("clusternodes", "worker-1").unwrap();
