@@ -59,6 +59,9 @@ pub(crate) struct Record {
     /// By whom those are taken away that are used no more.
     #[serde(default)]
     former: Vec<Keeper>,
+    /// Whether nothing is left of the cluster that is taken away by it.
+    #[serde(default)]
+    cleared: bool,
 }
 
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
@@ -135,6 +138,7 @@ impl Credential {
                 expires,
                 keeper,
                 former,
+                cleared: false,
             },
         })
     }
@@ -197,6 +201,18 @@ impl Record {
         !self.former.is_empty()
     }
 
+    /// Whether nothing is left of the cluster that is taken away by it.
+    pub(crate) const fn is_cleared(&self) -> bool {
+        self.cleared
+    }
+
+    /// What is kept once that is so: from then on the credential itself may go.
+    pub(crate) fn cleared(&self) -> BTreeMap<String, ByteString> {
+        let mut record = self.clone();
+        record.cleared = true;
+        record.data()
+    }
+
     /// Takes away those that are used no more, and says what is kept from now on.
     pub(crate) async fn tidied(
         mut self,
@@ -207,7 +223,7 @@ impl Record {
         for keeper in std::mem::take(&mut self.former) {
             keeper.withdraw(keystone, cluster, &kept).await?;
         }
-        Ok(BTreeMap::from([(RECORD.to_owned(), self.bytes())]))
+        Ok(self.data())
     }
 
     /// As whom the cluster uses the cloud.
@@ -234,6 +250,10 @@ impl Record {
             all.push(self.keeper);
         }
         all
+    }
+
+    fn data(&self) -> BTreeMap<String, ByteString> {
+        BTreeMap::from([(RECORD.to_owned(), self.bytes())])
     }
 
     fn bytes(&self) -> ByteString {

@@ -91,14 +91,21 @@ impl Context {
     }
 
     /// Takes the cluster's own credential away, which nothing uses any more. Says what is in the way.
+    ///
+    /// That nothing does is kept first: where the pass fails after this one, the next has no credential to look again by.
     pub(super) async fn end_credential(
         &self,
         cluster: &CoeCluster,
     ) -> Result<Option<Trouble>, Error> {
-        let kept = self.own_credential(cluster).await?;
-        let Some(record) = kept.as_ref().and_then(Record::of) else {
+        let Some(kept) = self.own_credential(cluster).await? else {
             return Ok(None);
         };
+        let Some(record) = Record::of(&kept) else {
+            return Ok(None);
+        };
+        if !record.is_cleared() {
+            self.keep(cluster, &kept, &record.cleared()).await?;
+        }
         let uuid = cluster.name_any();
         let withdrawn = record.withdraw(&self.options.keystone, &uuid).await;
         Ok(withdrawn.err().map(|error| Trouble {

@@ -28,6 +28,9 @@ impl Context {
         let Some(record) = kept.as_ref().and_then(Record::of) else {
             return Ok(None);
         };
+        if record.is_cleared() {
+            return Ok(None);
+        }
         let infrastructure = seen.live.get(Kind::Infrastructure, &name(cluster));
         let network = infrastructure.and_then(|object| object["status"]["network"]["id"].as_str());
         let marks = Marks::new(cluster, network.map(str::to_owned));

@@ -175,3 +175,19 @@ async fn volumes_go_with_their_cluster_where_its_labels_say_so_and_load_balancer
         assert!(things.has(id), "{id}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_could_not_be_let_go_is_let_go_later_though_its_credential_is_gone() {
+    let mut cloud = Cloud::new(&Kind::ALL).await;
+    let uuid = cloud.with_network(json!({})).await;
+    let things = Things::default();
+    things.clone().offered(&cloud.world.keystone).await;
+    cloud.leaves(&uuid).await;
+    *cloud.world.failing.lock().unwrap() = Some(("PATCH", format!("/coeclusters/{uuid}")));
+    cloud.clings = false;
+    cloud
+        .until(&uuid, "it is gone", |cluster| cluster.is_none())
+        .await;
+    assert!(cloud.world.failing.lock().unwrap().is_none());
+    assert!(cloud.world.keystone.credentials().is_empty());
+}
