@@ -1,9 +1,11 @@
 //! What the users of a cluster of servers made in the cloud goes with it, where its labels say so.
 
 use api::magnum::CoeCluster;
+use kube::ResourceExt;
 
 use super::{Context, Error, credentials::failed};
 use crate::{
+    cloud::CloudError,
     credential::Record,
     leftovers::{Choice, Marks},
     machines::{
@@ -40,6 +42,16 @@ impl Context {
         };
         let why = match cleared {
             Ok(None) => return Ok(None),
+            // Nobody is left who could look, and the servers and the network are gone: whoever brought that about knows.
+            Err(CloudError::Gone) if infrastructure.is_none() => {
+                let user = record.user_id();
+                tracing::warn!(
+                    cluster = cluster.name_any(),
+                    user,
+                    "what its users made in the cloud is not looked for: the credential is gone"
+                );
+                return Ok(None);
+            }
             Ok(Some(left)) => format!("these are going: {left}"),
             Err(error) => format!(
                 "failed to take away what its users made in the cloud: {}",
