@@ -194,6 +194,11 @@ impl Credential {
         }
     }
 
+    /// Whether this is what a Secret holds.
+    pub(crate) fn is_in(&self, secret: &Secret) -> bool {
+        Record::of(secret).is_some_and(|record| record.used == self.record.used)
+    }
+
     /// Takes away what was made and cannot be kept. What remains ends by itself, but for the keeper.
     pub(crate) async fn discard(self, session: &Session) {
         session.discard(&self.record.used).await;
