@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{
     Answer, Asked,
     clusters::{of_servers, own},
+    lookups::key_pair,
 };
 use crate::{
     cloud::{CloudError, Session},
@@ -64,6 +65,10 @@ pub(super) async fn rotate(asked: &Asked<'_>, cluster: &str) -> Result<Answer, F
             cluster.namespace().unwrap_or_default()
         )));
     }
+    // No server is made any more for one that goes.
+    if cluster.metadata.deletion_timestamp.is_none() {
+        key_pair(&session, &cluster.spec).await?;
+    }
     let project = &cluster.spec.project_id;
     let before = asked
         .store()
@@ -98,7 +103,10 @@ pub(super) async fn is_kept(
     given: Credential,
 ) -> Result<bool, Fault> {
     let name = credential::name(&cluster.name_any());
-    let secret = asked.store().secret(&cluster.spec.project_id, &name).await?;
+    let secret = asked
+        .store()
+        .secret(&cluster.spec.project_id, &name)
+        .await?;
     let is_kept = secret.is_some_and(|secret| given.is_in(&secret));
     if !is_kept {
         given.discard(session).await;
