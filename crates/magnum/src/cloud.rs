@@ -51,6 +51,11 @@ impl CloudError {
         matches!(self, Self::Refused { status, .. } if *status == StatusCode::NOT_FOUND)
     }
 
+    /// Whether it cannot be done now.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if *status == StatusCode::CONFLICT)
+    }
+
     /// Whether it is there for others.
     pub(crate) fn is_denied(&self) -> bool {
         matches!(self, Self::Refused { status, .. } if *status == StatusCode::FORBIDDEN)
@@ -84,6 +89,8 @@ pub(crate) struct Session {
     identity: String,
     token: String,
     pub(crate) user_id: String,
+    /// None: the token is for no project.
+    pub(crate) project_id: Option<String>,
     pub(crate) roles: Vec<Role>,
     endpoints: Vec<Endpoint>,
     /// The region whose services are used. None: there are several, and none was named, or they have no names.
@@ -166,6 +173,7 @@ impl Keystone {
             identity: self.address().to_owned(),
             token,
             user_id: told.token.user.id,
+            project_id: told.token.project.map(|project| project.id),
             roles: told.token.roles,
             endpoints,
             region,
@@ -287,7 +295,8 @@ struct Told {
 
 #[derive(Deserialize)]
 struct Token {
-    user: User,
+    user: Named,
+    project: Option<Named>,
     #[serde(default)]
     roles: Vec<Role>,
     #[serde(default)]
@@ -295,7 +304,7 @@ struct Token {
 }
 
 #[derive(Deserialize)]
-struct User {
+struct Named {
     id: String,
 }
 

@@ -91,9 +91,10 @@ impl World {
             };
             let fails = fails.lock().unwrap().take_if(is_bad).is_some();
             noted.lock().unwrap().push(call);
-            std::future::ready(match fails {
-                true => Err(StatusCode::SERVICE_UNAVAILABLE),
-                false => Ok(request),
+            std::future::ready(if fails {
+                Err(StatusCode::SERVICE_UNAVAILABLE)
+            } else {
+                Ok(request)
             })
         });
         let client = Client::new(server.router().layer(note), "default");
