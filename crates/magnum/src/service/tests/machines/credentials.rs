@@ -316,3 +316,29 @@ async fn nothing_is_forgotten_of_a_user_who_is_disabled() {
     cloud.until_gone(&uuid).await;
     assert_eq!(cloud.world.keystone.credentials(), of_joe);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_is_made_to_its_end_though_who_asked_is_gone() {
+    let cloud = Cloud::with_identity().await;
+    let template = cloud.template("small", "v1.34.3", "ubuntu").await;
+    let body = json!({"name": "first", "cluster_template_id": template});
+    {
+        let asked = cloud.world.ask(MEMBER, "POST", "/v1/clusters", body);
+        let mut asked = std::pin::pin!(asked);
+        let polled = futures::poll!(asked.as_mut());
+        assert!(polled.is_pending());
+    }
+    let clusters: Api<CoeCluster> = Api::namespaced(cloud.world.client.clone(), "magnum-p1");
+    let made = tokio::time::timeout(LIMIT, async {
+        loop {
+            let all = clusters.list(&ListParams::default()).await.unwrap();
+            if let Some(made) = all.items.into_iter().next() {
+                break made;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let made = made.await.expect("the cluster is made");
+    cloud.until_state(&made.name_any(), "CREATE_COMPLETE").await;
+    assert_eq!(cloud.of_user("ann").len(), 2);
+}
