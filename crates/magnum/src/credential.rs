@@ -2,8 +2,8 @@
 //!
 //! Two application credentials are made with the token of who asks for the cluster, without the role of an administrator. The one that
 //! is used is restricted, so that nobody makes others by it, ends after [`LASTS`], and is put beside what builds the cluster. The
-//! other one, the keeper, is in nobody's hands but the operator's, in the Secret [`name`]: by it the first one is renewed while nobody
-//! asks for anything, and both are taken away with the cluster. So no user of a service is needed, and there is none.
+//! other one, the keeper, is in nobody's hands but the operator's, in the Secret [`name`]: by it both are renewed while nobody asks
+//! for anything, and both are taken away with the cluster. So no user of a service is needed, and there is none.
 //!
 //! Keystone takes both away with their user. A rotation makes them those of who asks for it.
 //!
@@ -28,6 +28,8 @@ use crate::{
 
 /// How long a credential is good; it is renewed after half of that.
 pub(crate) const LASTS: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// How long a keeper is good. There is another one with each that is used, and one that is left behind ends.
+const KEEPER_LASTS: SignedDuration = SignedDuration::from_hours(60 * 24);
 /// What Cluster API reads.
 pub(crate) const CLOUDS: &str = "clouds.yaml";
 /// What is kept beside it, and given to nobody.
@@ -107,7 +109,8 @@ impl Credential {
         now: Timestamp,
     ) -> Result<Self, CloudError> {
         let what = "keeps the credential of a cluster of Windlass";
-        let key = session.make(cluster, what, Kind::Keeper).await?;
+        let expires = after(now, KEEPER_LASTS);
+        let key = session.make(cluster, what, Kind::Keeper(expires)).await?;
         let keeper = Keeper {
             user_id: session.user_id.clone(),
             key,
@@ -128,8 +131,7 @@ impl Credential {
         now: Timestamp,
     ) -> Result<Self, CloudError> {
         let session = record.session(keystone).await?;
-        let keeper = record.keeper.clone();
-        Self::issued(&session, cluster, keeper, record.retired(), now).await
+        Self::found(&session, cluster, Some(record), now).await
     }
 
     async fn issued(
@@ -141,7 +143,7 @@ impl Credential {
     ) -> Result<Self, CloudError> {
         let address = session.address(&["identity"]);
         let address = address.ok_or(CloudError::Unavailable(KEYSTONE))?;
-        let expires = now.checked_add(LASTS).unwrap_or(Timestamp::MAX);
+        let expires = after(now, LASTS);
         let what = "is used by a cluster of Windlass";
         let Key { id, secret } = session.make(cluster, what, Kind::Used(expires)).await?;
         let mut cloud = json!({
@@ -199,7 +201,7 @@ impl Credential {
         Record::of(secret).is_some_and(|record| record.used == self.record.used)
     }
 
-    /// Takes away what was made and cannot be kept. What remains ends by itself, but for the keeper.
+    /// Takes away what was made and cannot be kept. What remains ends by itself.
     pub(crate) async fn discard(self, session: &Session) {
         session.discard(&self.record.used).await;
         session.discard(&self.record.keeper.key.id).await;
@@ -376,7 +378,7 @@ impl Keeper {
 
 /// What an application credential is for.
 enum Kind {
-    Keeper,
+    Keeper(Timestamp),
     Used(Timestamp),
 }
 
@@ -397,15 +399,17 @@ impl Session {
             });
         }
         let number: u32 = rand::random();
-        let mut wanted = json!({
+        let (is_keeper, expires) = match kind {
+            Kind::Keeper(expires) => (true, expires),
+            Kind::Used(expires) => (false, expires),
+        };
+        let wanted = json!({
             "name": format!("{}{number:08x}", prefix(cluster)),
             "description": format!("{cluster}: {what}"),
             "roles": roles,
-            "unrestricted": matches!(kind, Kind::Keeper),
+            "unrestricted": is_keeper,
+            "expires_at": expires.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         });
-        if let Kind::Used(expires) = kind {
-            wanted["expires_at"] = json!(expires.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-        }
         let body = json!({"application_credential": wanted});
         let url = self.own(ALL);
         let made = self.ask(KEYSTONE, |client| client.post(url).json(&body));
@@ -443,6 +447,10 @@ impl Session {
             tracing::warn!(error, id, "an application credential is left");
         }
     }
+}
+
+fn after(now: Timestamp, lasts: SignedDuration) -> Timestamp {
+    now.checked_add(lasts).unwrap_or(Timestamp::MAX)
 }
 
 /// What the names begin with of those that are for a cluster.

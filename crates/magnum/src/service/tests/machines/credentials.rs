@@ -98,12 +98,11 @@ async fn a_cluster_has_a_credential_of_its_own_until_it_is_gone() {
     for one in &all {
         let name = one["name"].as_str().unwrap();
         assert!(name.starts_with(&format!("windlass-{uuid}-")), "{name}");
-        // What ends can make no other, and what can make others is given to nobody.
-        assert_eq!(
-            one["unrestricted"] == false,
-            one["expires_at"].is_string(),
-            "{one}"
-        );
+        // What can make others is given to nobody, and outlasts the other one.
+        let days = if one["unrestricted"] == true { 60 } else { 30 };
+        let expires: Timestamp = one["expires_at"].as_str().unwrap().parse().unwrap();
+        let hours = expires.duration_since(Timestamp::now()).as_hours();
+        assert_eq!((hours + 12) / 24, days, "{one}");
     }
     let used = all.iter().find(|one| one["unrestricted"] == false).unwrap();
     let given = cloud.given(&uuid).await;
@@ -152,20 +151,12 @@ async fn a_credential_is_renewed_before_it_ends_or_its_cluster_says_why_not() {
     cloud.until_state(&uuid, "CREATE_COMPLETE").await;
     let before = cloud.of_user("ann");
     cloud.expire(&uuid).await;
-    let is_next = |now: &[Value]| now.len() == 2 && now != before;
+    let is_next = |now: &[Value]| now.len() == 2 && !before.iter().any(|one| now.contains(one));
     cloud
-        .until(&uuid, "another one is used", |_| {
+        .until(&uuid, "others are used, and kept by", |_| {
             is_next(&cloud.of_user("ann"))
         })
         .await;
-    let now = cloud.of_user("ann");
-    let kept = before.iter().filter(|one| now.contains(one));
-    let kept: Vec<_> = kept.map(|one| &one["unrestricted"]).collect();
-    assert_eq!(
-        kept,
-        [true],
-        "the keeper stays, and the one that was used does not"
-    );
 
     cloud.world.keystone.forget("ann");
     cloud.expire(&uuid).await;
