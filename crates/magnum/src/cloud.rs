@@ -21,6 +21,8 @@ const TOKEN: &str = "x-auth-token";
 const SUBJECT: &str = "x-subject-token";
 /// The longest word of a service that is told.
 const LONGEST: usize = 512;
+/// What is told of a refusal that no service of the cloud wrote, or that says nothing.
+const SILENT: &str = "it says no more";
 
 /// Why the cloud does not do what it is asked.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +33,9 @@ pub(crate) enum CloudError {
     /// A service does not know who asks.
     #[error("{0} does not know who asks")]
     Unknown(&'static str),
+    /// Keystone has an application credential no more.
+    #[error("Keystone has the application credential no more")]
+    Gone,
     /// A service does not do it.
     #[error("{service} refuses it ({status}): {message}")]
     Refused {
@@ -44,6 +49,11 @@ impl CloudError {
     /// Whether there is no such thing.
     pub(crate) fn is_absent(&self) -> bool {
         matches!(self, Self::Refused { status, .. } if *status == StatusCode::NOT_FOUND)
+    }
+
+    /// Whether it cannot be done now.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if *status == StatusCode::CONFLICT)
     }
 
     /// Whether it is there for others.
@@ -60,7 +70,7 @@ impl CloudError {
                 format!("{self}; try again later."),
             ),
             Self::Unknown(_) => Fault::Unauthenticated,
-            Self::Refused { .. } => Fault::forbidden(format!("{self}.")),
+            Self::Gone | Self::Refused { .. } => Fault::forbidden(format!("{self}.")),
         }
     }
 }
@@ -79,6 +89,8 @@ pub(crate) struct Session {
     identity: String,
     token: String,
     pub(crate) user_id: String,
+    /// None: the token is for no project.
+    pub(crate) project_id: Option<String>,
     pub(crate) roles: Vec<Role>,
     endpoints: Vec<Endpoint>,
     /// The region whose services are used. None: there are several, and none was named, or they have no names.
@@ -109,12 +121,26 @@ impl Keystone {
     }
 
     /// Whose application credential this is.
+    ///
+    /// # Errors
+    ///
+    /// It is [gone](CloudError::Gone), by somebody's hand, or with its user or with a role that they lost: Keystone does not find it
+    /// then. Whoever is [unknown](CloudError::Unknown) has it still: the user or the project is disabled, or it has ended.
     pub(crate) async fn enter(&self, key: &Key) -> Result<Session, CloudError> {
         let url = format!("{}/v3/auth/tokens", self.address());
         let identity =
             json!({"methods": ["application_credential"], "application_credential": key});
         let body = json!({"auth": {"identity": identity}});
-        let (headers, body) = ask(KEYSTONE, self.client.post(url).json(&body)).await?;
+        let answer = ask(KEYSTONE, self.client.post(url).json(&body)).await;
+        let (headers, body) = answer.map_err(|error| match error {
+            // What stands before Keystone, and has no page of this address, says nothing that it would.
+            CloudError::Refused {
+                status: StatusCode::NOT_FOUND,
+                message,
+                ..
+            } if message != SILENT => CloudError::Gone,
+            error => error,
+        })?;
         let token = headers.get(SUBJECT).and_then(|token| token.to_str().ok());
         let token = token.ok_or(CloudError::Unavailable(KEYSTONE))?;
         self.session(token.to_owned(), body)
@@ -147,6 +173,7 @@ impl Keystone {
             identity: self.address().to_owned(),
             token,
             user_id: told.token.user.id,
+            project_id: told.token.project.map(|project| project.id),
             roles: told.token.roles,
             endpoints,
             region,
@@ -252,7 +279,7 @@ fn message(body: &[u8]) -> String {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let mut texts = body.as_object().into_iter().flatten();
     let said = texts.find_map(|(_, entry)| entry["message"].as_str());
-    api::text::plain(said.unwrap_or("it says no more"), LONGEST)
+    api::text::plain(said.unwrap_or(SILENT), LONGEST)
 }
 
 fn unavailable(service: &'static str, error: &dyn std::error::Error) -> CloudError {
@@ -268,7 +295,8 @@ struct Told {
 
 #[derive(Deserialize)]
 struct Token {
-    user: User,
+    user: Named,
+    project: Option<Named>,
     #[serde(default)]
     roles: Vec<Role>,
     #[serde(default)]
@@ -276,7 +304,7 @@ struct Token {
 }
 
 #[derive(Deserialize)]
-struct User {
+struct Named {
     id: String,
 }
 

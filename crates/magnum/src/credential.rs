@@ -2,8 +2,8 @@
 //!
 //! Two application credentials are made with the token of who asks for the cluster, without the role of an administrator. The one that
 //! is used is restricted, so that nobody makes others by it, ends after [`LASTS`], and is put beside what builds the cluster. The
-//! other one, the keeper, is in nobody's hands but the operator's, in the Secret [`name`]: by it the first one is renewed while nobody
-//! asks for anything, and both are taken away with the cluster. So no user of a service is needed, and there is none.
+//! other one, the keeper, is in nobody's hands but the operator's, in the Secret [`name`]: by it both are renewed while nobody asks
+//! for anything, and both are taken away with the cluster. So no user of a service is needed, and there is none.
 //!
 //! Keystone takes both away with their user. A rotation makes them those of who asks for it.
 //!
@@ -28,6 +28,8 @@ use crate::{
 
 /// How long a credential is good; it is renewed after half of that.
 pub(crate) const LASTS: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// How long a keeper is good. There is another one with each that is used, and one that is left behind ends.
+const KEEPER_LASTS: SignedDuration = SignedDuration::from_hours(60 * 24);
 /// What Cluster API reads.
 pub(crate) const CLOUDS: &str = "clouds.yaml";
 /// What is kept beside it, and given to nobody.
@@ -56,9 +58,12 @@ pub(crate) struct Record {
     used: String,
     expires: Timestamp,
     keeper: Keeper,
-    /// By whom those are taken away that are used no more.
+    /// Those that are used no more and not taken away yet.
     #[serde(default)]
-    former: Vec<Keeper>,
+    former: Vec<Former>,
+    /// Whether nothing is left of the cluster that is taken away by it.
+    #[serde(default)]
+    cleared: bool,
 }
 
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
@@ -66,6 +71,33 @@ pub(crate) struct Record {
 struct Keeper {
     user_id: String,
     key: Key,
+}
+
+/// A keeper that is used no more, or not alone, with those that it kept.
+#[derive(Clone, Deserialize, Serialize)]
+struct Former {
+    #[serde(flatten)]
+    keeper: Keeper,
+    /// Their ids.
+    #[serde(default)]
+    used: Vec<String>,
+}
+
+/// What came of taking away those that are used no more.
+pub(crate) struct Tidied {
+    /// What is kept from now on, where that is something else.
+    pub(crate) data: Option<BTreeMap<String, ByteString>>,
+    /// The first user of whom some are left, and why.
+    pub(crate) failed: Option<(String, CloudError)>,
+}
+
+/// What came of taking away all of them.
+#[derive(Default)]
+pub(crate) struct Withdrawn {
+    /// The first user for whose credentials it is tried again, and why.
+    pub(crate) failed: Option<(String, CloudError)>,
+    /// Users whom Keystone does not let in, of whom some are left for good that were used no more.
+    pub(crate) left: Vec<String>,
 }
 
 impl Credential {
@@ -77,12 +109,13 @@ impl Credential {
         now: Timestamp,
     ) -> Result<Self, CloudError> {
         let what = "keeps the credential of a cluster of Windlass";
-        let key = session.make(cluster, what, Kind::Keeper).await?;
+        let expires = after(now, KEEPER_LASTS);
+        let key = session.make(cluster, what, Kind::Keeper(expires)).await?;
         let keeper = Keeper {
             user_id: session.user_id.clone(),
             key,
         };
-        let former = instead.map(Record::keepers).unwrap_or_default();
+        let former = instead.map(Record::retired).unwrap_or_default();
         let found = Self::issued(session, cluster, keeper.clone(), former, now).await;
         if found.is_err() {
             session.discard(&keeper.key.id).await;
@@ -98,20 +131,19 @@ impl Credential {
         now: Timestamp,
     ) -> Result<Self, CloudError> {
         let session = record.session(keystone).await?;
-        let keeper = record.keeper.clone();
-        Self::issued(&session, cluster, keeper, record.keepers(), now).await
+        Self::found(&session, cluster, Some(record), now).await
     }
 
     async fn issued(
         session: &Session,
         cluster: &str,
         keeper: Keeper,
-        former: Vec<Keeper>,
+        former: Vec<Former>,
         now: Timestamp,
     ) -> Result<Self, CloudError> {
         let address = session.address(&["identity"]);
         let address = address.ok_or(CloudError::Unavailable(KEYSTONE))?;
-        let expires = now.checked_add(LASTS).unwrap_or(Timestamp::MAX);
+        let expires = after(now, LASTS);
         let what = "is used by a cluster of Windlass";
         let Key { id, secret } = session.make(cluster, what, Kind::Used(expires)).await?;
         let mut cloud = json!({
@@ -135,6 +167,7 @@ impl Credential {
                 expires,
                 keeper,
                 former,
+                cleared: false,
             },
         })
     }
@@ -163,7 +196,12 @@ impl Credential {
         }
     }
 
-    /// Takes away what was made and cannot be kept. What remains ends by itself, but for the keeper.
+    /// Whether this is what a Secret holds.
+    pub(crate) fn is_in(&self, secret: &Secret) -> bool {
+        Record::of(secret).is_some_and(|record| record.used == self.record.used)
+    }
+
+    /// Takes away what was made and cannot be kept. What remains ends by itself.
     pub(crate) async fn discard(self, session: &Session) {
         session.discard(&self.record.used).await;
         session.discard(&self.record.keeper.key.id).await;
@@ -197,17 +235,73 @@ impl Record {
         !self.former.is_empty()
     }
 
-    /// Takes away those that are used no more, and says what is kept from now on.
+    /// Whether nothing is left of the cluster that is taken away by it.
+    pub(crate) const fn is_cleared(&self) -> bool {
+        self.cleared
+    }
+
+    /// What is kept once that is so: from then on the credential itself may go.
+    pub(crate) fn cleared(&self) -> BTreeMap<String, ByteString> {
+        let mut record = self.clone();
+        record.cleared = true;
+        record.data()
+    }
+
+    /// Takes away those that are used no more, by what is kept of them: others of their names may be in the making. What cannot be
+    /// taken away is kept.
+    ///
+    /// # Errors
+    ///
+    /// One that is used is not there, and so none is taken away.
     pub(crate) async fn tidied(
         mut self,
         keystone: &Keystone,
         cluster: &str,
-    ) -> Result<BTreeMap<String, ByteString>, CloudError> {
-        let kept = [self.used.clone(), self.keeper.key.id.clone()];
-        for keeper in std::mem::take(&mut self.former) {
-            keeper.withdraw(keystone, cluster, &kept).await?;
+    ) -> Result<Tidied, CloudError> {
+        let session = self.session(keystone).await?;
+        if !session.made(cluster).await?.contains(&self.used) {
+            return Err(CloudError::Gone);
         }
-        Ok(BTreeMap::from([(RECORD.to_owned(), self.bytes())]))
+        let (mut left, mut failed) = (Vec::new(), None);
+        let all = std::mem::take(&mut self.former);
+        let before = all.len();
+        for former in all {
+            if let Err(error) = self.end(&former, &session, keystone).await {
+                failed.get_or_insert((former.keeper.user_id.clone(), error));
+                left.push(former);
+            }
+        }
+        self.former = left;
+        Ok(Tidied {
+            data: (self.former.len() < before).then(|| self.data()),
+            failed,
+        })
+    }
+
+    /// Takes one away that is used no more, with those that it kept, and itself last. Those of the same user need no key of their own.
+    async fn end(
+        &self,
+        former: &Former,
+        own: &Session,
+        keystone: &Keystone,
+    ) -> Result<(), CloudError> {
+        let theirs;
+        let session = if former.keeper.user_id == self.keeper.user_id {
+            own
+        } else {
+            theirs = match keystone.enter(&former.keeper.key).await {
+                Err(CloudError::Gone) => return Ok(()),
+                session => session?,
+            };
+            &theirs
+        };
+        for id in former.used.iter().filter(|id| **id != self.used) {
+            session.take(id).await?;
+        }
+        if former.keeper != self.keeper {
+            session.take(&former.keeper.key.id).await?;
+        }
+        Ok(())
     }
 
     /// As whom the cluster uses the cloud.
@@ -215,25 +309,45 @@ impl Record {
         keystone.enter(&self.keeper.key).await
     }
 
-    /// Takes away all of them.
-    pub(crate) async fn withdraw(
-        self,
-        keystone: &Keystone,
-        cluster: &str,
-    ) -> Result<(), CloudError> {
-        for keeper in self.keepers() {
-            keeper.withdraw(keystone, cluster, &[]).await?;
+    /// Takes away all of them, and whatever goes by the name of the cluster. One that fails holds up none of the others.
+    pub(crate) async fn withdraw(self, keystone: &Keystone, cluster: &str) -> Withdrawn {
+        let current = &self.keeper;
+        let former = self.former.iter().map(|former| &former.keeper);
+        let former = former.filter(|keeper| *keeper != current);
+        let mut withdrawn = Withdrawn::default();
+        for keeper in former.chain([current]) {
+            match keeper.withdraw(keystone, cluster).await {
+                Ok(()) => {}
+                // By others the cluster has been used since: nothing waits for a user who may never be back.
+                Err(CloudError::Unknown(_)) if keeper != current => {
+                    withdrawn.left.push(keeper.user_id.clone());
+                }
+                Err(error) => {
+                    withdrawn
+                        .failed
+                        .get_or_insert((keeper.user_id.clone(), error));
+                }
+            }
         }
-        Ok(())
+        withdrawn
     }
 
-    /// Everybody's who has some of the cluster.
-    fn keepers(self) -> Vec<Keeper> {
+    /// What is used no more where there is another one.
+    fn retired(self) -> Vec<Former> {
         let mut all = self.former;
-        if !all.contains(&self.keeper) {
-            all.push(self.keeper);
+        let same = all.iter_mut().find(|one| one.keeper == self.keeper);
+        match same {
+            Some(same) => same.used.push(self.used),
+            None => all.push(Former {
+                keeper: self.keeper,
+                used: vec![self.used],
+            }),
         }
         all
+    }
+
+    fn data(&self) -> BTreeMap<String, ByteString> {
+        BTreeMap::from([(RECORD.to_owned(), self.bytes())])
     }
 
     fn bytes(&self) -> ByteString {
@@ -242,31 +356,29 @@ impl Record {
 }
 
 impl Keeper {
-    /// Takes away what its user has for the cluster, but for these, and itself last.
-    async fn withdraw(
-        &self,
-        keystone: &Keystone,
-        cluster: &str,
-        but: &[String],
-    ) -> Result<(), CloudError> {
+    /// Takes away what its user has for the cluster, and itself last, by which it is tried again.
+    async fn withdraw(&self, keystone: &Keystone, cluster: &str) -> Result<(), CloudError> {
         let session = match keystone.enter(&self.key).await {
-            // They are gone already, with their user or by the user's hand.
-            Err(CloudError::Unknown(_)) => return Ok(()),
+            Err(CloudError::Gone) => return Ok(()),
             session => session?,
         };
-        let mut ids = session.made(cluster).await?;
-        ids.retain(|id| *id != self.key.id);
-        ids.push(self.key.id.clone());
-        for id in ids.iter().filter(|id| !but.contains(id)) {
-            session.take(id).await?;
+        let mut failed = None;
+        let ids = session.made(cluster).await?;
+        for id in ids.iter().filter(|id| **id != self.key.id) {
+            if let Err(error) = session.take(id).await {
+                failed.get_or_insert(error);
+            }
         }
-        Ok(())
+        match failed {
+            Some(error) => Err(error),
+            None => session.take(&self.key.id).await,
+        }
     }
 }
 
 /// What an application credential is for.
 enum Kind {
-    Keeper,
+    Keeper(Timestamp),
     Used(Timestamp),
 }
 
@@ -287,15 +399,17 @@ impl Session {
             });
         }
         let number: u32 = rand::random();
-        let mut wanted = json!({
+        let (is_keeper, expires) = match kind {
+            Kind::Keeper(expires) => (true, expires),
+            Kind::Used(expires) => (false, expires),
+        };
+        let wanted = json!({
             "name": format!("{}{number:08x}", prefix(cluster)),
             "description": format!("{cluster}: {what}"),
             "roles": roles,
-            "unrestricted": matches!(kind, Kind::Keeper),
+            "unrestricted": is_keeper,
+            "expires_at": expires.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         });
-        if let Kind::Used(expires) = kind {
-            wanted["expires_at"] = json!(expires.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-        }
         let body = json!({"application_credential": wanted});
         let url = self.own(ALL);
         let made = self.ask(KEYSTONE, |client| client.post(url).json(&body));
@@ -333,6 +447,10 @@ impl Session {
             tracing::warn!(error, id, "an application credential is left");
         }
     }
+}
+
+fn after(now: Timestamp, lasts: SignedDuration) -> Timestamp {
+    now.checked_add(lasts).unwrap_or(Timestamp::MAX)
 }
 
 /// What the names begin with of those that are for a cluster.

@@ -18,6 +18,7 @@ use axum::{
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::{
@@ -85,7 +86,7 @@ impl Service {
 
     /// The paths that it serves.
     pub fn router(self) -> Router {
-        Router::new().fallback(answer).with_state(Arc::new(self))
+        Router::new().fallback(lasting).with_state(Arc::new(self))
     }
 
     fn turn(&self, project: &str) -> Arc<tokio::sync::Mutex<()>> {
@@ -233,6 +234,21 @@ fn entries<T: serde::Serialize>(objects: impl IntoIterator<Item = T>) -> Result<
         .into_iter()
         .map(|object| Ok(Answer::ok(object)?.body.unwrap_or_default()));
     values.collect()
+}
+
+/// Does to its end what changes something, though who asked is gone: what was made in Keystone by then would stay, known to nobody.
+async fn lasting(service: State<Arc<Service>>, request: Request) -> Response {
+    if request.method().is_safe() {
+        return answer(service, request).await;
+    }
+    let answered = tokio::spawn(answer(service, request).in_current_span()).await;
+    answered.unwrap_or_else(|error| {
+        let error = controller::chain(&error);
+        tracing::error!(error, "a request is not answered");
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        response
+    })
 }
 
 async fn answer(State(service): State<Arc<Service>>, request: Request) -> Response {

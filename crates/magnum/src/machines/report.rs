@@ -39,6 +39,14 @@ pub struct Seen {
     pub is_partial: bool,
 }
 
+impl Seen {
+    /// Tells something more that holds nothing up.
+    pub(crate) fn note(&mut self, notice: Option<String>) {
+        let all: Vec<_> = self.notice.take().into_iter().chain(notice).collect();
+        self.notice = (!all.is_empty()).then(|| all.join("; "));
+    }
+}
+
 /// Why something does not go on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trouble {

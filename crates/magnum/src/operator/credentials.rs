@@ -13,8 +13,11 @@ use serde_json::{Value, json};
 use super::{Context, Error, marks};
 use crate::{
     cloud::{CloudError, KEYSTONE},
-    credential::{self, CLOUDS, Credential, Record},
-    machines::{CREDENTIALS, report::Trouble},
+    credential::{self, CLOUDS, Credential, Record, Tidied},
+    machines::{
+        CREDENTIALS,
+        report::{Seen, Trouble},
+    },
     store::replace_data,
     view::backing_namespace,
 };
@@ -70,41 +73,66 @@ impl Context {
         }
     }
 
-    /// Takes away the credentials that were used before the one that is beside the cluster now.
-    pub(super) async fn tidy_credentials(&self, cluster: &CoeCluster) -> Result<(), Error> {
+    /// Takes away the credentials that were used before the one that is beside the cluster now. Says which cannot be; nothing waits
+    /// for that, and it is tried again with each pass.
+    pub(super) async fn tidy_credentials(
+        &self,
+        cluster: &CoeCluster,
+    ) -> Result<Option<String>, Error> {
         let Some(kept) = self.own_credential(cluster).await? else {
-            return Ok(());
+            return Ok(None);
         };
         let Some(record) = Record::of(&kept).filter(Record::has_former) else {
-            return Ok(());
+            return Ok(None);
         };
-        let uuid = cluster.name_any();
-        match record.tidied(&self.options.keystone, &uuid).await {
-            Ok(data) => self.keep(cluster, &kept, &data).await,
-            // It is tried again with the next pass; nothing waits for it.
-            Err(error) => {
-                let error = controller::chain(&error);
-                tracing::warn!(error, cluster = uuid, "former credentials are left");
-                Ok(())
+        let (user, uuid) = (record.user_id().to_owned(), cluster.name_any());
+        let left = match record.tidied(&self.options.keystone, &uuid).await {
+            Ok(Tidied { data, failed }) => {
+                if let Some(data) = data {
+                    self.keep(cluster, &kept, &data).await?;
+                }
+                failed.map(|(user, error)| left(&uuid, &user, &error))
             }
+            Err(error) => Some(format!(
+                "former credentials of the cluster are kept: {}",
+                failed(&error, &user)
+            )),
+        };
+        if let Some(left) = &left {
+            tracing::warn!(cluster = uuid, left, "former credentials are left");
         }
+        Ok(left)
     }
 
     /// Takes the cluster's own credential away, which nothing uses any more. Says what is in the way.
+    ///
+    /// That nothing does is kept first: where the pass fails after this one, the next has no credential to look again by.
     pub(super) async fn end_credential(
         &self,
         cluster: &CoeCluster,
+        seen: &mut Seen,
     ) -> Result<Option<Trouble>, Error> {
-        let kept = self.own_credential(cluster).await?;
-        let Some(record) = kept.as_ref().and_then(Record::of) else {
+        let Some(kept) = self.own_credential(cluster).await? else {
             return Ok(None);
         };
+        let Some(record) = Record::of(&kept) else {
+            return Ok(None);
+        };
+        if !record.is_cleared() {
+            self.keep(cluster, &kept, &record.cleared()).await?;
+        }
         let uuid = cluster.name_any();
         let withdrawn = record.withdraw(&self.options.keystone, &uuid).await;
-        Ok(withdrawn.err().map(|error| Trouble {
+        for user in &withdrawn.left {
+            let left = left(&uuid, user, &CloudError::Unknown(KEYSTONE));
+            tracing::warn!(cluster = uuid, left, "former credentials are left");
+            seen.note(Some(left));
+        }
+        Ok(withdrawn.failed.map(|(user, error)| Trouble {
             is_final: false,
             message: format!(
-                "failed to take the application credentials windlass-{uuid} away: {error}; this is tried again, or delete them, and the Secret {}/{}",
+                "failed to take the application credentials windlass-{uuid} away: {}; or delete them, and the Secret {}/{}",
+                failed(&error, &user),
                 cluster.namespace().unwrap_or_default(),
                 credential::name(&uuid)
             ),
@@ -160,10 +188,26 @@ pub(super) fn secret(cluster: &CoeCluster, name: &str, kind: &str, data: &Value)
 
 /// Why nothing could be done by the credential of a cluster, and what to do.
 pub(super) fn failed(error: &CloudError, user: &str) -> String {
+    let remedy = "give it another user by `openstack coe credential rotate`";
     match error {
+        CloudError::Gone => format!(
+            "Keystone has the credential of its user {user} no more: the user is gone, has lost a role, or took it away; {remedy}"
+        ),
         CloudError::Unknown(KEYSTONE) => format!(
-            "its user {user} is gone, disabled, or has lost a role; give it another user by `openstack coe credential rotate`"
+            "Keystone does not let its user {user} in: the user or the project is disabled, or the credential has ended; {remedy}"
         ),
         error => format!("{error}; this is tried again"),
     }
+}
+
+/// Which credentials are left that are used no more, and why.
+fn left(uuid: &str, user: &str, error: &CloudError) -> String {
+    let why = match error {
+        CloudError::Unknown(KEYSTONE) => {
+            "Keystone does not let them in; enable the user for a while, or delete the user"
+                .to_owned()
+        }
+        error => format!("{error}; this is tried again"),
+    };
+    format!("former credentials windlass-{uuid} of user {user} are left: {why}")
 }

@@ -114,7 +114,8 @@ impl Context {
         if seen.lacks.is_none() {
             seen.notice = self.renew_credential(cluster).await?;
             self.provide(cluster).await?;
-            self.tidy_credentials(cluster).await?;
+            let left = self.tidy_credentials(cluster).await?;
+            seen.note(left);
             seen.addons = self.addons(cluster).await?;
             if let Some(wanted) = wanted(cluster, seen) {
                 *plan = machines::plan::plan(cluster, &wanted, &seen.live);
@@ -325,7 +326,7 @@ impl Context {
         }
         seen.lacks = self.clear(cluster, seen).await?;
         if seen.lacks.is_none() {
-            seen.lacks = self.end_credential(cluster).await?;
+            seen.lacks = self.end_credential(cluster, seen).await?;
         }
         if seen.lacks.is_some() {
             return Ok(Pass::GoesOn);

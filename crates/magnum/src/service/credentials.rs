@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{
     Answer, Asked,
     clusters::{of_servers, own},
+    lookups::key_pair,
 };
 use crate::{
     cloud::{CloudError, Session},
@@ -64,6 +65,10 @@ pub(super) async fn rotate(asked: &Asked<'_>, cluster: &str) -> Result<Answer, F
             cluster.namespace().unwrap_or_default()
         )));
     }
+    // No server is made any more for one that goes.
+    if cluster.metadata.deletion_timestamp.is_none() {
+        key_pair(&session, &cluster.spec).await?;
+    }
     let project = &cluster.spec.project_id;
     let before = asked
         .store()
@@ -79,11 +84,32 @@ pub(super) async fn rotate(asked: &Asked<'_>, cluster: &str) -> Result<Answer, F
     })?;
     let secret = given.secret(&uuid);
     let kept = asked.store().keep(&cluster, before.as_ref(), &secret).await;
-    if let Err(fault) = kept {
-        given.discard(&session).await;
+    if let Err(fault) = kept
+        && !is_kept(asked, &session, &cluster, given).await?
+    {
         return Err(fault);
     }
     // What it says of its last change wakes the operator.
     asked.store().change(cluster, |_| Ok(())).await?;
     Answer::accepted(json!({"uuid": uuid}))
+}
+
+/// Whether a credential is kept all the same where the answer was lost, and discards it where it is not. Where nobody can say it stays:
+/// the end of the cluster takes it away.
+pub(super) async fn is_kept(
+    asked: &Asked<'_>,
+    session: &Session,
+    cluster: &CoeCluster,
+    given: Credential,
+) -> Result<bool, Fault> {
+    let name = credential::name(&cluster.name_any());
+    let secret = asked
+        .store()
+        .secret(&cluster.spec.project_id, &name)
+        .await?;
+    let is_kept = secret.is_some_and(|secret| given.is_in(&secret));
+    if !is_kept {
+        given.discard(session).await;
+    }
+    Ok(is_kept)
 }

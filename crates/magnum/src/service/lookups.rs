@@ -155,14 +155,13 @@ impl<'a> Parts<'a> {
         let Some(keypair) = self.keypair else {
             return Ok(());
         };
-        let found = below(&below(&base, "os-keypairs"), keypair);
-        match session.get(NOVA, found).await {
-            Err(error) if error.is_absent() => Err(Fault::told(
-                http::StatusCode::NOT_FOUND,
-                format!("Unable to find keypair {keypair}."),
-            )),
-            found => found.map(drop).map_err(|error| error.told()),
+        if has_key_pair(session, &base, keypair).await? {
+            return Ok(());
         }
+        Err(Fault::told(
+            http::StatusCode::NOT_FOUND,
+            format!("Unable to find keypair {keypair}."),
+        ))
     }
 
     async fn in_neutron(&self, session: &Session, address: &str) -> Result<(), Fault> {
@@ -187,6 +186,30 @@ impl<'a> Parts<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// Lets pass who can make servers with the key pair of a cluster: Nova has others for each user. Where the catalogue has no Nova it is
+/// not asked.
+pub(super) async fn key_pair(session: &Session, cluster: &CoeClusterSpec) -> Result<(), Fault> {
+    let (Some(name), Some(nova)) = (&cluster.keypair, session.address(&["compute"])) else {
+        return Ok(());
+    };
+    let base = Url::parse(nova).map_err(|_| unreadable(NOVA))?;
+    if has_key_pair(session, &base, name).await? {
+        return Ok(());
+    }
+    Err(Fault::invalid(format!(
+        "The servers of the cluster are made with the key pair {name}, and user {} has none of that name, for key pairs are those of one user: make a key pair {name} first.",
+        session.user_id
+    )))
+}
+
+async fn has_key_pair(session: &Session, nova: &Url, name: &str) -> Result<bool, Fault> {
+    let found = below(&below(nova, "os-keypairs"), name);
+    match session.get(NOVA, found).await {
+        Err(error) if error.is_absent() => Ok(false),
+        found => found.map(|_| true).map_err(|error| error.told()),
     }
 }
 

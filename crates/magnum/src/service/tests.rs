@@ -35,6 +35,8 @@ struct World {
     served: tokio::task::JoinHandle<()>,
     /// What the API server was asked, as method and address.
     calls: Arc<Mutex<Vec<String>>>,
+    /// Method and end of a call that the API server does not do, once.
+    failing: Arc<Mutex<Option<(&'static str, String)>>>,
     _server: kapi::Server,
 }
 
@@ -80,10 +82,20 @@ impl World {
         let server = kapi::Server::in_memory(definitions).await.unwrap();
         let calls = Arc::<Mutex<Vec<String>>>::default();
         let noted = Arc::clone(&calls);
+        let failing = Arc::<Mutex<Option<(&'static str, String)>>>::default();
+        let fails = Arc::clone(&failing);
         let note = axum::middleware::map_request(move |request: Request| {
             let call = format!("{} {}", request.method(), request.uri());
+            let is_bad = |(method, end): &mut (&str, String)| {
+                call.starts_with(*method) && call.trim_end_matches('?').ends_with(end.as_str())
+            };
+            let fails = fails.lock().unwrap().take_if(is_bad).is_some();
             noted.lock().unwrap().push(call);
-            std::future::ready(request)
+            std::future::ready(if fails {
+                Err(StatusCode::SERVICE_UNAVAILABLE)
+            } else {
+                Ok(request)
+            })
         });
         let client = Client::new(server.router().layer(note), "default");
         let keystone = Vouching::default();
@@ -103,6 +115,7 @@ impl World {
             keystone,
             served,
             calls,
+            failing,
             _server: server,
         }
     }

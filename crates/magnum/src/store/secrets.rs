@@ -20,7 +20,8 @@ use crate::{
 };
 
 impl Store {
-    /// Stores a cluster together with its Secrets: what is left of one that could not be stored is removed.
+    /// Stores a cluster together with its Secrets: what is left of one that could not be stored is removed. Where the answer was lost,
+    /// it is looked whether it is stored; where nobody can say, the Secrets stay.
     ///
     /// # Errors
     ///
@@ -35,6 +36,14 @@ impl Store {
         let created = match self.create_secrets(project, &api, secrets).await {
             Ok(()) => self.create(project, cluster).await,
             Err(fault) => Err(fault),
+        };
+        let created = match created {
+            Err(fault) => {
+                let clusters: Api<CoeCluster> = self.of(project)?;
+                let found = clusters.get_opt(&cluster.name_any()).await;
+                found.map_err(|error| failed(&error))?.ok_or(fault)
+            }
+            created => created,
         };
         for secret in secrets {
             match &created {

@@ -31,6 +31,8 @@ struct Known {
     made: usize,
     /// Users that are no more.
     gone: BTreeSet<String>,
+    /// Users that are not let in.
+    disabled: BTreeSet<String>,
 }
 
 impl Vouching {
@@ -70,6 +72,21 @@ impl Vouching {
         known.credentials.retain(|_, entry| entry["user"] != user);
     }
 
+    /// There is another one of this name.
+    pub(super) fn remember(&self, user: &str) {
+        self.known.lock().unwrap().gone.remove(user);
+    }
+
+    /// Lets a user in no more; what is theirs stays.
+    pub(super) fn disable(&self, user: &str) {
+        let mut known = self.known.lock().unwrap();
+        known.disabled.insert(user.to_owned());
+    }
+
+    pub(super) fn enable(&self, user: &str) {
+        self.known.lock().unwrap().disabled.remove(user);
+    }
+
     /// What it says of a token. That of an application credential ends with its id.
     fn token(&self, token: &str) -> Option<Value> {
         let mut parts = token.split(':');
@@ -77,7 +94,8 @@ impl Vouching {
         let known = self.known.lock().unwrap();
         let credential = parts.next();
         let is_lost = credential.is_some_and(|id| !known.credentials.contains_key(id));
-        if is_lost || known.gone.contains(user) || parts.next().is_some() {
+        let is_out = known.gone.contains(user) || known.disabled.contains(user);
+        if is_lost || is_out || parts.next().is_some() {
             return None;
         }
         let (end, roles) = match roles {
@@ -140,12 +158,19 @@ async fn enter(State(keystone): State<Vouching>, Json(body): Json<Value>) -> Res
         .credentials()
         .into_iter()
         .find(|one| one["id"] == id);
-    let Some(found) = found.filter(|found| found["secret"] == given["secret"]) else {
-        return answer(401, &Value::Null);
+    let Some(found) = found else {
+        let message = format!("Could not find Application Credential: {id}.");
+        return answer(404, &json!({"error": {"code": 404, "message": message}}));
     };
+    let unauthorized = || answer(401, &Value::Null);
+    if found["secret"] != given["secret"] {
+        return unauthorized();
+    }
     let of = |member: &str| found[member].as_str().unwrap().to_owned();
     let token = format!("{}:{}:{}:{id}", of("project"), of("user"), of("role"));
-    let told = keystone.token(&token).unwrap();
+    let Some(told) = keystone.token(&token) else {
+        return unauthorized();
+    };
     let mut response = answer(201, &json!({"token": told}));
     put(&mut response, "x-subject-token", token);
     response

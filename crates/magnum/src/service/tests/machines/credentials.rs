@@ -37,19 +37,51 @@ impl Cloud {
 
     /// The record of a credential, changed by hand, and the cluster looked at again.
     async fn expire(&self, uuid: &str) {
+        let expires = json!(Timestamp::now() + SignedDuration::from_hours(1));
+        self.change_record(uuid, "expires", expires).await;
+    }
+
+    async fn change_record(&self, uuid: &str, member: &str, value: Value) {
         let secrets = self.secrets("magnum-p1");
         let name = format!("{uuid}-cloud-config");
         let data = secrets.get(&name).await.unwrap().data.unwrap();
         let mut record: Value = serde_json::from_slice(&data["credential.json"].0).unwrap();
-        record["expires"] = json!(Timestamp::now() + SignedDuration::from_hours(1));
+        record[member] = value;
         let kept = ByteString(record.to_string().into_bytes());
         let kept = Patch::Merge(json!({"data": {"credential.json": kept}}));
         let parameters = PatchParams::default();
         secrets.patch(&name, &parameters, &kept).await.unwrap();
+        self.look(uuid).await;
+    }
+
+    /// Has the operator look at a cluster again.
+    async fn look(&self, uuid: &str) {
         let clusters: Api<CoeCluster> = Api::namespaced(self.world.client.clone(), "magnum-p1");
-        let looked = json!({"metadata": {"annotations": {"looked-at": record["expires"]}}});
-        let looked = Patch::Merge(looked);
+        let now = Timestamp::now().to_string();
+        let looked = Patch::Merge(json!({"metadata": {"annotations": {"looked-at": now}}}));
+        let parameters = PatchParams::default();
         clusters.patch(uuid, &parameters, &looked).await.unwrap();
+    }
+
+    async fn rotate(&self, token: &str, uuid: &str) {
+        let path = format!("/v1/credentials/{uuid}");
+        let rotated = self.world.ask(token, "PATCH", &path, Value::Null).await;
+        assert_eq!(rotated.status, 202, "{rotated:?}");
+        // A second one within a second says nothing else of the last change.
+        self.look(uuid).await;
+    }
+
+    async fn until_told(&self, uuid: &str, words: &str) -> Value {
+        self.until(uuid, words, |cluster| {
+            let reason = cluster.and_then(|cluster| cluster["status_reason"].as_str());
+            reason.is_some_and(|reason| reason.contains(words))
+        })
+        .await
+    }
+
+    async fn until_gone(&self, uuid: &str) {
+        self.until(uuid, "it is gone", |cluster| cluster.is_none())
+            .await;
     }
 }
 
@@ -66,12 +98,11 @@ async fn a_cluster_has_a_credential_of_its_own_until_it_is_gone() {
     for one in &all {
         let name = one["name"].as_str().unwrap();
         assert!(name.starts_with(&format!("windlass-{uuid}-")), "{name}");
-        // What ends can make no other, and what can make others is given to nobody.
-        assert_eq!(
-            one["unrestricted"] == false,
-            one["expires_at"].is_string(),
-            "{one}"
-        );
+        // What can make others is given to nobody, and outlasts the other one.
+        let days = if one["unrestricted"] == true { 60 } else { 30 };
+        let expires: Timestamp = one["expires_at"].as_str().unwrap().parse().unwrap();
+        let hours = expires.duration_since(Timestamp::now()).as_hours();
+        assert_eq!((hours + 12) / 24, days, "{one}");
     }
     let used = all.iter().find(|one| one["unrestricted"] == false).unwrap();
     let given = cloud.given(&uuid).await;
@@ -120,20 +151,12 @@ async fn a_credential_is_renewed_before_it_ends_or_its_cluster_says_why_not() {
     cloud.until_state(&uuid, "CREATE_COMPLETE").await;
     let before = cloud.of_user("ann");
     cloud.expire(&uuid).await;
-    let is_next = |now: &[Value]| now.len() == 2 && now != before;
+    let is_next = |now: &[Value]| now.len() == 2 && !before.iter().any(|one| now.contains(one));
     cloud
-        .until(&uuid, "another one is used", |_| {
+        .until(&uuid, "others are used, and kept by", |_| {
             is_next(&cloud.of_user("ann"))
         })
         .await;
-    let now = cloud.of_user("ann");
-    let kept = before.iter().filter(|one| now.contains(one));
-    let kept: Vec<_> = kept.map(|one| &one["unrestricted"]).collect();
-    assert_eq!(
-        kept,
-        [true],
-        "the keeper stays, and the one that was used does not"
-    );
 
     cloud.world.keystone.forget("ann");
     cloud.expire(&uuid).await;
@@ -215,4 +238,98 @@ async fn no_credential_is_left_of_a_cluster_that_could_not_be_stored() {
     let secrets = cloud.secrets("magnum-p1");
     let left = secrets.list(&ListParams::default()).await.unwrap();
     assert!(left.items.is_empty());
+}
+
+/// A complete cluster of joe's, to be seen by ann.
+async fn of_joe(cloud: &Cloud) -> String {
+    let template = cloud.template("small", "v1.34.3", "ubuntu").await;
+    let body = json!({"name": "first", "cluster_template_id": template});
+    let told = cloud
+        .world
+        .ask("p1:joe:member", "POST", "/v1/clusters", body)
+        .await;
+    let uuid = told.body["uuid"].as_str().unwrap().to_owned();
+    cloud.until_state(&uuid, "CREATE_COMPLETE").await;
+    uuid
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_whose_user_is_gone_can_be_deleted_rotated_or_not() {
+    let cloud = Cloud::with_identity().await;
+    for is_rotated in [false, true] {
+        let uuid = of_joe(&cloud).await;
+        assert_eq!(cloud.of_user("joe").len(), 2);
+        cloud.world.keystone.forget("joe");
+        if is_rotated {
+            cloud.rotate(MEMBER, &uuid).await;
+        }
+        let path = format!("/v1/clusters/{uuid}");
+        cloud.ask("DELETE", &path, Value::Null).await;
+        cloud.until_gone(&uuid).await;
+        assert!(cloud.world.keystone.credentials().is_empty());
+        cloud.world.keystone.remember("joe");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_forgotten_of_a_user_who_is_disabled() {
+    let cloud = Cloud::with_identity().await;
+    let uuid = of_joe(&cloud).await;
+    let of_joe = cloud.of_user("joe");
+    cloud.world.keystone.disable("joe");
+    cloud.rotate(MEMBER, &uuid).await;
+    let left = format!("windlass-{uuid} of user joe are left");
+    cloud.until_told(&uuid, &left).await;
+    assert_eq!(cloud.of_user("joe"), of_joe);
+    cloud.world.keystone.enable("joe");
+    cloud.look(&uuid).await;
+    cloud
+        .until(&uuid, "they are taken away", |_| {
+            cloud.of_user("joe").is_empty() && cloud.of_user("ann").len() == 2
+        })
+        .await;
+
+    // Who is used no more holds nothing up, and who is used does, until somebody else helps.
+    cloud.rotate("p1:joe:member", &uuid).await;
+    cloud
+        .until(&uuid, "it is joe's", |_| cloud.of_user("ann").is_empty())
+        .await;
+    cloud.world.keystone.disable("joe");
+    let path = format!("/v1/clusters/{uuid}");
+    cloud.ask("DELETE", &path, Value::Null).await;
+    let held = cloud
+        .until_told(&uuid, "openstack coe credential rotate")
+        .await;
+    assert_eq!(held["status"], "DELETE_IN_PROGRESS");
+    let of_joe = cloud.of_user("joe");
+    assert_eq!(of_joe.len(), 2);
+    cloud.rotate(MEMBER, &uuid).await;
+    cloud.until_gone(&uuid).await;
+    assert_eq!(cloud.world.keystone.credentials(), of_joe);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_is_made_to_its_end_though_who_asked_is_gone() {
+    let cloud = Cloud::with_identity().await;
+    let template = cloud.template("small", "v1.34.3", "ubuntu").await;
+    let body = json!({"name": "first", "cluster_template_id": template});
+    {
+        let asked = cloud.world.ask(MEMBER, "POST", "/v1/clusters", body);
+        let mut asked = std::pin::pin!(asked);
+        let polled = futures::poll!(asked.as_mut());
+        assert!(polled.is_pending());
+    }
+    let clusters: Api<CoeCluster> = Api::namespaced(cloud.world.client.clone(), "magnum-p1");
+    let made = tokio::time::timeout(LIMIT, async {
+        loop {
+            let all = clusters.list(&ListParams::default()).await.unwrap();
+            if let Some(made) = all.items.into_iter().next() {
+                break made;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let made = made.await.expect("the cluster is made");
+    cloud.until_state(&made.name_any(), "CREATE_COMPLETE").await;
+    assert_eq!(cloud.of_user("ann").len(), 2);
 }

@@ -35,13 +35,17 @@ async fn openstack() -> String {
     let mut router = Router::new()
         .route(
             "/compute/v2.1/os-keypairs/{name}",
-            get(move |Path(name): Path<String>| async move {
-                let status = if name == "a key/of mine" { 200 } else { 404 };
-                told(
-                    status,
-                    &json!({"itemNotFound": {"message": "Keypair not found"}}),
-                )
-            }),
+            get(
+                move |Path(name): Path<String>, headers: HeaderMap| async move {
+                    let is_ann = headers["x-auth-token"].to_str().unwrap() == MEMBER;
+                    let is_there = is_ann && name == "a key/of mine";
+                    let status = if is_there { 200 } else { 404 };
+                    told(
+                        status,
+                        &json!({"itemNotFound": {"message": "Keypair not found"}}),
+                    )
+                },
+            ),
         )
         .route(
             "/image/v2/images/{id}",
@@ -183,6 +187,22 @@ async fn what_servers_are_made_of_is_there_before_anything_is_made() {
     let group = json!({"name": "gpu", "flavor_id": "gone"});
     let told = world.ask(MEMBER, "POST", &groups, group).await;
     assert_fault(&told, 400);
+    world
+        .keystone
+        .offer("identity", "https://identity.example:5000/v3");
+    let credential = format!("/v1/credentials/{uuid}");
+    let told = world
+        .ask("p1:joe:member", "PATCH", &credential, Value::Null)
+        .await;
+    assert_fault(&told, 400);
+    let detail = told.body["errors"][0]["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("make a key pair a key/of mine first"),
+        "{detail}"
+    );
+    assert!(world.keystone.credentials().is_empty());
+    let rotated = world.ask(MEMBER, "PATCH", &credential, Value::Null).await;
+    assert_eq!(rotated.status, 202, "{rotated:?}");
     // Everything was looked up, so there is nothing to tell.
     let clusters: Api<CoeCluster> = Api::namespaced(world.client.clone(), "magnum-p1");
     let stored = clusters.get(uuid).await.unwrap();
