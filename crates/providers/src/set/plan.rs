@@ -137,9 +137,15 @@ struct Ended {
 }
 
 fn go_on(set: &ProviderSet, checked: &Checked, plan: SetPlan, observed: &Observed) -> Course {
-    // One that had stopped goes on when what stopped it is mended.
+    let closed = checked.closed(observed.now);
+    // One that had stopped goes on when what stopped it is mended. Nobody knows when that is, so it begins nothing outside a window.
+    let has_stopped = plan.phase == PlanPhase::Stopped && closed.is_some();
     let plan = SetPlan {
-        phase: PlanPhase::UnderWay,
+        phase: if has_stopped {
+            PlanPhase::Stopped
+        } else {
+            PlanPhase::UnderWay
+        },
         ..plan
     };
     let at = |state: UpgradeState| plan.upgrades.iter().position(|one| one.state == state);
@@ -167,9 +173,8 @@ fn go_on(set: &ProviderSet, checked: &Checked, plan: SetPlan, observed: &Observe
             stopped: None,
         });
     };
-    let closed = checked.closed(observed.now);
     Course::Goes(match closed {
-        Some(opens) if checked.on_window_end == OnWindowEnd::Pause => {
+        Some(opens) if has_stopped || checked.on_window_end == OnWindowEnd::Pause => {
             let message = format!(
                 "{} of plan {} are upgraded; the rest waits for the maintenance window that opens at {opens}",
                 plan.done, plan.id

@@ -197,7 +197,8 @@ fn summary(decision: &Decision, observed: &Observed) -> Summary {
             of(Standing::AtWork, Reason::UpgradeUnderWay, message)
         }
         Decision::Follow(plan, message) => {
-            let reason = if plan.phase == PlanPhase::Stopped {
+            let mut upgrades = plan.upgrades.iter();
+            let reason = if upgrades.any(|one| one.state == UpgradeState::WentBack) {
                 Reason::WentBack
             } else {
                 Reason::UpgradeUnderWay

@@ -498,6 +498,44 @@ fn plans_begin_in_windows_and_rest_after_them_where_that_is_said() {
 }
 
 #[test]
+fn a_plan_that_stopped_goes_on_in_a_window_only() {
+    // The third of January of 2026 is a Saturday.
+    let mut world = World::new(&json!({
+        "providers": everywhere("v1.14.2"),
+        "maintenance": {"windows": [{"schedule": "0 22 * * 6", "duration": "2h"}], "onWindowEnd": "Continue"},
+    }));
+    world.observed.now = "2026-01-03T23:00:00Z".parse().unwrap();
+    assert_eq!(world.passes(), ["begin", "write cluster-api v1.14.2"]);
+    world.fail(0);
+    assert_eq!(world.pass(), "stop UpgradeFailed");
+
+    // On Monday a person retries its run.
+    world.observed.now = "2026-01-05T12:00:00Z".parse().unwrap();
+    world.stand(0).status.conditions.clear();
+    assert_eq!(world.passes(), ["follow", "follow"]);
+    assert_eq!(world.ready(), "False UpgradeUnderWay");
+    world.succeed(0);
+    assert_eq!(
+        world.passes(),
+        ["hold WaitingForWindow", "hold WaitingForWindow"]
+    );
+    assert_eq!(world.plan().phase, PlanPhase::Stopped);
+    let message = world.condition("Ready").1;
+    assert!(message.contains("1/3 of plan"), "{message}");
+
+    world.observed.now = "2026-01-10T23:00:00Z".parse().unwrap();
+    assert_eq!(world.pass(), "write bootstrap-kubeadm v1.14.2");
+    assert_eq!(world.plan().phase, PlanPhase::UnderWay);
+    world.succeed(1);
+    world.observed.now = "2026-01-11T01:00:00Z".parse().unwrap();
+    assert_eq!(
+        world.pass(),
+        "write infrastructure-docker v1.14.2",
+        "what was begun in a window goes on after it"
+    );
+}
+
+#[test]
 fn another_wish_replaces_the_rest_of_a_plan() {
     let mut world = World::new(&json!({"providers": everywhere("v1.14.2")}));
     world.passes::<2>();
