@@ -104,7 +104,8 @@ pub enum Approval {
 /// What becomes of a provider whose new version does not get ready.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum OnFailure {
-    /// It goes back to the version that it had, unless objects may be stored in a version of their kind which that one does not know.
+    /// It goes back to the version that it had, unless objects may be stored in a version of their kind which that one does not know, or
+    /// one of them has a field which that one does not have.
     #[default]
     GoBack,
     /// It stays as it is until somebody mends it.
