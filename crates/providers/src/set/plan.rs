@@ -268,13 +268,14 @@ fn next(
         let done = done.filter(|plan| plan.phase == PlanPhase::Done);
         return Decision::Keep(done.map(Box::new));
     }
-    let new = progress::new(set, &plan);
-    // What failed once would fail again.
+    let new = progress::new(set, &plan, &observed.stands);
+    let put_back = put_back(set, &new, ended.as_ref(), observed);
+    // What failed once would fail again, whatever else comes with it.
     if let Some(Ended {
         plan,
         stopped: Some((reason, message)),
     }) = ended
-        && plan.id == new.id
+        && (put_back.is_some() || is_failed(&plan, &new))
     {
         return Decision::Stop(Box::new(plan), reason, message);
     }
@@ -306,7 +307,7 @@ fn next(
         &plan,
         &observed.stands,
     );
-    if let Some(why) = asks.filter(|_| !is_approved) {
+    if let Some(why) = put_back.or(asks).filter(|_| !is_approved) {
         let message = format!(
             "plan {id} waits for a person, for {why}: see what `windlass providers plan` says of it, and let it begin by `windlass providers approve {id}`",
             id = new.id
@@ -321,6 +322,39 @@ fn next(
         return hold(Reason::WaitingForWindow, message);
     }
     Decision::Begin(Box::new(progress::begun(new, observed.now)))
+}
+
+/// What of a plan the set wrote once, and is to have an older version since.
+fn put_back(
+    set: &ProviderSet,
+    new: &SetPlan,
+    ended: Option<&Ended>,
+    observed: &Observed,
+) -> Option<String> {
+    let last = last(set);
+    let last = ended.map(|ended| &ended.plan).or(last.as_ref());
+    let written = progress::written(set, last, &observed.stands);
+    let upgrades = new.upgrades.iter();
+    let put_back: Vec<_> = upgrades
+        .filter(|upgrade| progress::is_put_back(upgrade, set, &written))
+        .map(|upgrade| {
+            let (provider, from, to) = (&upgrade.provider, &upgrade.from, &upgrade.to);
+            format!("{provider} was put back to {from} after this set had written {to}")
+        })
+        .collect();
+    (!put_back.is_empty()).then(|| put_back.join("; "))
+}
+
+/// Whether an upgrade of a new plan is one that failed in another.
+fn is_failed(stopped: &SetPlan, new: &SetPlan) -> bool {
+    let mut failed = stopped.upgrades.iter();
+    failed.any(|failed| {
+        failed.state == UpgradeState::Failed
+            && new
+                .upgrades
+                .iter()
+                .any(|one| one.provider == failed.provider && one.to == failed.to)
+    })
 }
 
 fn last(set: &ProviderSet) -> Option<SetPlan> {
