@@ -36,7 +36,7 @@ pub use manager::{Controllers, Health, LeaderElection, Manager, Metrics, Webhook
 pub use names::{FINALIZER, annotation, condition, key, label};
 pub use set::{
     Approval, AvailableRelease, OnFailure, PlanPhase, ProviderSet, ProviderSetSpec,
-    ProviderSetStatus, SET_GROUP, SetPlan, SetProvider, SetUpgrade, UpgradeState,
+    ProviderSetStatus, SET_GROUP, SetPlan, SetProvider, SetUpgrade, UpgradeState, WrittenVersion,
 };
 pub use spec::{
     AdditionalDeployment, FetchConfig, ObjectReference, Patch, PatchTarget, ProviderSpec,

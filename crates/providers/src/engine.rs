@@ -32,6 +32,8 @@ mod release;
 mod steps;
 mod takeover;
 
+pub(crate) use migrate::resource;
+
 /// Executes runs of providers.
 #[derive(Clone, Copy, Debug)]
 pub struct Engine;

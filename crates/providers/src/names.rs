@@ -33,5 +33,6 @@ pub const VARIABLES_MARK: &str = "windlass.dev/variables";
 pub const FETCHED_FROM: &str = "windlass.dev/fetched-from";
 /// The annotation of a ProviderSet with the id of the plan that a person lets begin.
 pub const APPROVE: &str = "windlass.dev/approve-plan";
-/// The annotation of a ProviderSet that has a plan tried once more which stopped, with any value that it has not had yet.
+/// The annotation of a ProviderSet that has a plan tried once more which stopped, or a version that was put back, with any value that it has not
+/// had yet.
 pub const START_AGAIN: &str = "windlass.dev/start-again";

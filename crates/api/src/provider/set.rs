@@ -104,7 +104,8 @@ pub enum Approval {
 /// What becomes of a provider whose new version does not get ready.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum OnFailure {
-    /// It goes back to the version that it had, unless objects may be stored in a version of their kind which that one does not know.
+    /// It goes back to the version that it had, unless objects may be stored in a version of their kind which that one does not know, or
+    /// one of them has a field which that one does not have.
     #[default]
     GoBack,
     /// It stays as it is until somebody mends it.
@@ -127,6 +128,12 @@ pub struct ProviderSetStatus {
     pub contract: Option<String>,
     /// The plan that waits or is carried out, or the last one.
     pub plan: Option<SetPlan>,
+    /// How many plans were begun. An approval is of one beginning: the next plan has another id, whatever its versions are.
+    pub begun: Option<i64>,
+    /// What the set wrote last of each provider. What was put back since is not written again by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub written: Vec<WrittenVersion>,
     /// Newer versions that ConfigMaps keep and that the providers are not on their way to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
@@ -138,7 +145,7 @@ pub struct ProviderSetStatus {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SetPlan {
-    /// What tells it from others: the same versions of the same providers are the same plan.
+    /// What tells it from others: versions before and after, what the releases hold that are kept of them, and how many plans were begun before.
     #[schemars(length(max = 32))]
     pub id: String,
     /// How far it is.
@@ -220,6 +227,22 @@ impl UpgradeState {
             Self::WentBack => "WentBack",
         }
     }
+}
+
+/// The version that the set wrote last of a provider.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WrittenVersion {
+    /// The provider, as its objects are labelled.
+    #[schemars(length(max = 63))]
+    pub provider: String,
+    /// The version.
+    #[schemars(length(max = 128))]
+    pub version: String,
+    /// That an older one stands in its spec again: a mark of what the set was to do then, by which another wish is told from that.
+    #[schemars(length(max = 32))]
+    pub put_back: Option<String>,
 }
 
 /// A newer version that can be had.

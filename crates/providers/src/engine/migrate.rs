@@ -222,7 +222,8 @@ fn left(definition: &CustomResourceDefinition, storage: &str, refused: &[String]
     )
 }
 
-fn resource(definition: &CustomResourceDefinition, version: &str) -> ApiResource {
+/// The kind of a definition, in one of its versions.
+pub(crate) fn resource(definition: &CustomResourceDefinition, version: &str) -> ApiResource {
     let spec = &definition.spec;
     ApiResource {
         group: spec.group.clone(),

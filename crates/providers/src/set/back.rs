@@ -2,6 +2,10 @@
 //!
 //! An old version knows old versions of its kinds. Objects that may be stored in one that it does not know could not be read
 //! any more, so nothing goes back to it then. What was stored in the new version, and is known to both, is stored anew by the run that goes back.
+//!
+//! It knows old fields too. The API leaves out what a definition does not have when an object is written next, so nothing goes back either
+//! while an object has such a field. Definitions gain fields in most releases, and hardly any object has them within the minutes that a version had
+//! to get ready: so the objects are looked at, and not the definitions alone.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +15,20 @@ use api::{
 };
 use clusterctl::{Object, label};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DynamicObject, ListParams},
+};
 use runs::phase;
 use serde_json::Value;
 
-use crate::{action::Action, inputs::Inputs, operation::Operation, render, stand::Stand, target};
+use crate::{
+    action::Action, engine::resource, inputs::Inputs, operation::Operation, render, stand::Stand,
+    target,
+};
+
+/// How many objects are read at once.
+const CHUNK: u32 = 200;
 
 /// Whether there is a way back.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -73,14 +86,33 @@ pub(super) async fn look(own: &Client, stand: &Stand, from: &str) -> Back {
         Err(error) => return closed(controller::chain(&error)),
     };
     let selector = format!("{}={label}", label::PROVIDER);
-    let found = Api::<CustomResourceDefinition>::all(there)
+    let found = Api::<CustomResourceDefinition>::all(there.clone())
         .list(&ListParams::default().labels(&selector))
         .await;
-    match found.map(|found| unknown(&found.items, &old)) {
-        Ok(unknown) if unknown.is_empty() => Back::Open,
-        Ok(unknown) => closed(format!("{}; it could not read these", unknown.join("; "))),
-        Err(error) => closed(controller::chain(&error)),
+    let found = match found {
+        Ok(found) => found.items,
+        Err(error) => return closed(controller::chain(&error)),
+    };
+    let unknown = unknown(&found, &old);
+    if !unknown.is_empty() {
+        return closed(format!("{}; it could not read these", unknown.join("; ")));
     }
+    for definition in &found {
+        match holds(&there, definition, &old).await {
+            Ok(None) => {}
+            Ok(Some(held)) => {
+                return closed(format!("{held}, which it does not have and would lose"));
+            }
+            Err(error) => {
+                return closed(format!(
+                    "whether objects of {} have fields that it does not have is not known: {}",
+                    definition.name_any(),
+                    controller::chain(&error)
+                ));
+            }
+        }
+    }
+    Back::Open
 }
 
 /// Versions in which objects may be stored and which the definitions of `old` do not have. A definition that `old` does not have at all stays
@@ -89,13 +121,10 @@ fn unknown(found: &[CustomResourceDefinition], old: &[Object]) -> Vec<String> {
     let mut unknown = Vec::new();
     for definition in found {
         let name = definition.name_any();
-        let mut old = old.iter().filter(|object| render::is_definition(object));
-        let Some(old) = old.find(|object| object.name() == name) else {
+        let Some(old) = same(old, &name) else {
             continue;
         };
-        let versions = old.value().pointer("/spec/versions");
-        let versions = versions.and_then(Value::as_array).into_iter().flatten();
-        let known: BTreeSet<_> = versions
+        let known: BTreeSet<_> = versions(old)
             .filter_map(|version| version["name"].as_str())
             .collect();
         let status = definition.status.iter();
@@ -107,8 +136,117 @@ fn unknown(found: &[CustomResourceDefinition], old: &[Object]) -> Vec<String> {
     unknown
 }
 
+/// An object with a field that the old definition does not have. What is stored has the form of the version in which it is stored now, so no other
+/// one is asked for, and no webhook of a provider that is not ready has to answer where all is stored so.
+async fn holds(
+    there: &Client,
+    definition: &CustomResourceDefinition,
+    old: &[Object],
+) -> Result<Option<String>, kube::Error> {
+    let name = definition.name_any();
+    let mut now = definition.spec.versions.iter();
+    let (Some(now), Some(old)) = (now.find(|version| version.storage), same(old, &name)) else {
+        return Ok(None);
+    };
+    let Some(was) = versions(old).find(|version| version["name"] == *now.name) else {
+        return Ok(None);
+    };
+    let schema = "/schema/openAPIV3Schema";
+    let version = &now.name;
+    let has_status = now.subresources.iter().any(|one| one.status.is_some());
+    let now = serde_json::to_value(now).map_err(kube::Error::SerdeError)?;
+    let (now, was) = (now.pointer(schema), was.pointer(schema));
+    if now == was {
+        return Ok(None);
+    }
+    let (now, was) = (now.unwrap_or(&Value::Null), was.unwrap_or(&Value::Null));
+    let all: Api<DynamicObject> = Api::all_with(there.clone(), &resource(definition, version));
+    let mut parameters = ListParams::default().limit(CHUNK);
+    loop {
+        let listed = all.list(&parameters).await?;
+        for object in listed.items {
+            let mut fields = object.data.clone();
+            // What controllers have seen they see again.
+            if let Some(fields) = fields.as_object_mut().filter(|_| has_status) {
+                fields.remove("status");
+            }
+            if let Some(field) = lost(&fields, (now, was), "") {
+                let namespace = object.namespace().map(|namespace| namespace + "/");
+                let whose = format!("{}{}", namespace.unwrap_or_default(), object.name_any());
+                return Ok(Some(format!("{whose} of {name} has {field}")));
+            }
+        }
+        match listed.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => return Ok(None),
+        }
+    }
+}
+
+/// The first field of a value that the API would leave out under the old schema. One that has the default that it has now is no loss.
+fn lost(value: &Value, (now, was): (&Value, &Value), at: &str) -> Option<String> {
+    let keeps_unknown = was["x-kubernetes-preserve-unknown-fields"] == true;
+    let is_object = at.is_empty() || was["x-kubernetes-embedded-resource"] == true;
+    match value {
+        Value::Object(fields) => fields.iter().find_map(|(name, value)| {
+            if is_object && ["apiVersion", "kind", "metadata"].contains(&name.as_str()) {
+                return None;
+            }
+            let path = format!("{at}.{name}");
+            let now = property(now, name).unwrap_or(&Value::Null);
+            match property(was, name) {
+                Some(was) => lost(value, (now, was), &path),
+                None if keeps_unknown || is_default(value, now) => None,
+                None => Some(path),
+            }
+        }),
+        Value::Array(_) if keeps_unknown && was["items"].is_null() => None,
+        Value::Array(items) => {
+            let schemas = (&now["items"], &was["items"]);
+            items.iter().find_map(|item| lost(item, schemas, at))
+        }
+        _ => None,
+    }
+}
+
+/// The schema of a field, or of any key of a map.
+fn property<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
+    let named = schema.get("properties").and_then(|fields| fields.get(name));
+    named.or_else(|| schema.get("additionalProperties"))
+}
+
+/// Whether a value is what the API fills in by itself.
+fn is_default(value: &Value, schema: &Value) -> bool {
+    let Some(default) = schema.get("default") else {
+        return false;
+    };
+    let (Some(fields), Some(defaults)) = (value.as_object(), default.as_object()) else {
+        return value == default;
+    };
+    fields.iter().all(|(name, value)| {
+        defaults.get(name) == Some(value)
+            || property(schema, name).is_some_and(|schema| is_default(value, schema))
+    })
+}
+
+fn same<'a>(objects: &'a [Object], definition: &str) -> Option<&'a Object> {
+    let mut definitions = objects
+        .iter()
+        .filter(|object| render::is_definition(object));
+    definitions.find(|object| object.name() == definition)
+}
+
+fn versions(definition: &Object) -> impl Iterator<Item = &Value> {
+    let versions = definition.value().pointer("/spec/versions");
+    versions.and_then(Value::as_array).into_iter().flatten()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
+    use api::provider::{Core, Provider};
+    use kube::api::{Patch, PatchParams, PostParams};
     use serde_json::json;
 
     use super::*;
@@ -141,6 +279,106 @@ mod tests {
             ["objects of things.example.com may be stored as v3"]
         );
         assert_eq!(told("new.example.com", &["v3"]), Vec::<String>::new());
+    }
+
+    /// A definition of a provider whose objects have these fields in their spec.
+    fn things(fields: &Value) -> Value {
+        let mut things = definition("things.example.com", &["v1"], &["v1"]);
+        things["metadata"]["labels"] = json!({label::PROVIDER: "cluster-api"});
+        things["spec"]["names"]["listKind"] = "ThingList".into();
+        things["spec"]["names"]["singular"] = "thing".into();
+        things["spec"]["versions"][0]["storage"] = true.into();
+        things["spec"]["versions"][0]["schema"] = json!({"openAPIV3Schema": {
+            "type": "object", "properties": {"spec": {"type": "object", "properties": fields}},
+        }});
+        things
+    }
+
+    #[tokio::test]
+    async fn nothing_goes_back_to_a_version_that_does_not_have_a_field_that_an_object_has() {
+        let old = things(&json!({"size": {"type": "string"}}));
+        let new = things(&json!({
+            "size": {"type": "string"}, "colour": {"type": "string"}, "shape": {"type": "string", "default": "round"},
+        }));
+        let live: CustomResourceDefinition = serde_json::from_value(new).unwrap();
+        let server = kapi::Server::in_memory(&[]).await.unwrap();
+        let client = Client::new(server.router(), "default");
+        let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+        let created = definitions.create(&PostParams::default(), &live).await;
+        created.unwrap();
+        let all: Api<DynamicObject> =
+            Api::default_namespaced_with(client.clone(), &resource(&live, "v1"));
+        let apply = async |spec: Value| {
+            let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "one"}, "spec": spec});
+            let parameters = PatchParams::apply("test");
+            let begun = Instant::now();
+            // A kind is served soon after its definition is there.
+            while let Err(error) = all.patch("one", &parameters, &Patch::Apply(&thing)).await {
+                assert!(begun.elapsed() < Duration::from_secs(10), "{error}");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let stand = stand(&old);
+        apply(json!({"size": "s"})).await;
+        assert_eq!(look(&client, &stand, "v1.13.4").await, Back::Open);
+        apply(json!({"size": "s", "colour": "red"})).await;
+        assert_eq!(
+            look(&client, &stand, "v1.13.4").await,
+            Back::Closed(
+                "default/one of things.example.com has .spec.colour, which it does not have and would lose".to_owned()
+            )
+        );
+    }
+
+    /// A core with v1.13.4 kept, which has this definition.
+    fn stand(definition: &Value) -> Stand {
+        let spec = serde_json::from_value(json!({"version": "v1.14.2"})).unwrap();
+        let core = Provider::<Core>::new("default", "cluster-api", spec);
+        let metadata = "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: 1, minor: 13, contract: v1beta2}\n";
+        let components = format!(
+            "apiVersion: v1\nkind: Namespace\nmetadata: {{name: some-system}}\n---\n{definition}\n"
+        );
+        let map = serde_json::from_value(json!({
+            "metadata": {"name": "v1.13.4"}, "data": {"metadata": metadata, "components": components},
+        }));
+        Stand::of(&core, vec![map.unwrap()])
+    }
+
+    #[test]
+    fn a_field_is_lost_that_the_old_schema_would_leave_out() {
+        let was = json!({"properties": {
+            "list": {"items": {"properties": {"a": {}}}},
+            "map": {"additionalProperties": {"properties": {"a": {}}}},
+            "any": {"x-kubernetes-preserve-unknown-fields": true, "properties": {"b": {"properties": {}}}},
+            "template": {"x-kubernetes-embedded-resource": true, "properties": {}},
+        }});
+        let now = json!({"properties": {
+            "rollout": {"default": {}, "properties": {"after": {"default": 1}, "pause": {}}},
+        }});
+        for (value, expected) in [
+            (
+                json!({"kind": "Thing", "list": [{"a": 1}], "map": {"x": {"a": 1}}}),
+                None,
+            ),
+            (json!({"list": [{"a": 1}, {"b": 1}]}), Some(".list.b")),
+            (json!({"map": {"x": {"b": 1}}}), Some(".map.x.b")),
+            (json!({"any": {"x": [{"y": 1}]}}), None),
+            (json!({"any": {"b": {"y": 1}}}), Some(".any.b.y")),
+            (json!({"template": {"metadata": {"name": "x"}}}), None),
+            (json!({"template": {"data": {}}}), Some(".template.data")),
+            (json!({"rollout": {"after": 1}}), None),
+            (
+                json!({"rollout": {"after": 1, "pause": true}}),
+                Some(".rollout"),
+            ),
+            (json!({"rollout": {"after": 2}}), Some(".rollout")),
+        ] {
+            assert_eq!(
+                lost(&value, (&now, &was), "").as_deref(),
+                expected,
+                "{value}"
+            );
+        }
     }
 
     /// An upgrade that failed at a step.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use api::{
     Run,
-    provider::{PlanPhase, ProviderSet, ProviderType},
+    provider::{OnFailure, PlanPhase, ProviderSet, ProviderType},
 };
 use controller::stream::in_namespace;
 use jiff::Timestamp;
@@ -31,7 +31,7 @@ pub struct Observed {
     pub stands: Vec<Stand>,
     /// By label: why the workloads of the version that a plan leads to did not get ready.
     pub failures: BTreeMap<String, String>,
-    /// Of those that stand so: whether they may go back.
+    /// Of those that stand so: whether they may go back, where the set has them go back.
     pub backs: BTreeMap<String, Back>,
     /// Now.
     pub now: Timestamp,
@@ -45,6 +45,7 @@ pub(super) async fn observe(set: &ProviderSet, context: &Context) -> Result<Obse
     let (mut failures, mut backs) = (BTreeMap::new(), BTreeMap::new());
     let status = set.status.as_ref();
     let plan = status.and_then(|status| status.plan.as_ref());
+    let goes_back = set.spec.on_failure.unwrap_or_default() == OnFailure::GoBack;
     let begun = plan.filter(|plan| matches!(plan.phase, PlanPhase::UnderWay | PlanPhase::Stopped));
     for upgrade in begun.iter().flat_map(|plan| &plan.upgrades) {
         let Some(stand) = progress::of(upgrade, &stands) else {
@@ -56,7 +57,7 @@ pub(super) async fn observe(set: &ProviderSet, context: &Context) -> Result<Obse
         failures.insert(upgrade.provider.clone(), failure);
         let has_stopped =
             stand.wanted == upgrade.to && matches!(stand.towards(&upgrade.to), Towards::Stopped(_));
-        if has_stopped {
+        if has_stopped && goes_back {
             let back = back::look(&context.client, stand, &upgrade.from).await;
             backs.insert(upgrade.provider.clone(), back);
         }

@@ -137,9 +137,15 @@ struct Ended {
 }
 
 fn go_on(set: &ProviderSet, checked: &Checked, plan: SetPlan, observed: &Observed) -> Course {
-    // One that had stopped goes on when what stopped it is mended.
+    let closed = checked.closed(observed.now);
+    // One that had stopped goes on when what stopped it is mended. Nobody knows when that is, so it begins nothing outside a window.
+    let has_stopped = plan.phase == PlanPhase::Stopped && closed.is_some();
     let plan = SetPlan {
-        phase: PlanPhase::UnderWay,
+        phase: if has_stopped {
+            PlanPhase::Stopped
+        } else {
+            PlanPhase::UnderWay
+        },
         ..plan
     };
     let at = |state: UpgradeState| plan.upgrades.iter().position(|one| one.state == state);
@@ -167,9 +173,8 @@ fn go_on(set: &ProviderSet, checked: &Checked, plan: SetPlan, observed: &Observe
             stopped: None,
         });
     };
-    let closed = checked.closed(observed.now);
     Course::Goes(match closed {
-        Some(opens) if checked.on_window_end == OnWindowEnd::Pause => {
+        Some(opens) if has_stopped || checked.on_window_end == OnWindowEnd::Pause => {
             let message = format!(
                 "{} of plan {} are upgraded; the rest waits for the maintenance window that opens at {opens}",
                 plan.done, plan.id
@@ -263,13 +268,14 @@ fn next(
         let done = done.filter(|plan| plan.phase == PlanPhase::Done);
         return Decision::Keep(done.map(Box::new));
     }
-    let new = progress::new(set, &plan);
-    // What failed once would fail again.
+    let new = progress::new(set, &plan, &observed.stands);
+    let put_back = put_back(set, &new, ended.as_ref(), observed);
+    // What failed once would fail again, whatever else comes with it.
     if let Some(Ended {
         plan,
         stopped: Some((reason, message)),
     }) = ended
-        && plan.id == new.id
+        && (put_back.is_some() || is_failed(&plan, &new))
     {
         return Decision::Stop(Box::new(plan), reason, message);
     }
@@ -301,7 +307,7 @@ fn next(
         &plan,
         &observed.stands,
     );
-    if let Some(why) = asks.filter(|_| !is_approved) {
+    if let Some(why) = put_back.or(asks).filter(|_| !is_approved) {
         let message = format!(
             "plan {id} waits for a person, for {why}: see what `windlass providers plan` says of it, and let it begin by `windlass providers approve {id}`",
             id = new.id
@@ -316,6 +322,39 @@ fn next(
         return hold(Reason::WaitingForWindow, message);
     }
     Decision::Begin(Box::new(progress::begun(new, observed.now)))
+}
+
+/// What of a plan the set wrote once, and is to have an older version since.
+fn put_back(
+    set: &ProviderSet,
+    new: &SetPlan,
+    ended: Option<&Ended>,
+    observed: &Observed,
+) -> Option<String> {
+    let last = last(set);
+    let last = ended.map(|ended| &ended.plan).or(last.as_ref());
+    let written = progress::written(set, last, &observed.stands);
+    let upgrades = new.upgrades.iter();
+    let put_back: Vec<_> = upgrades
+        .filter(|upgrade| progress::is_put_back(upgrade, set, &written))
+        .map(|upgrade| {
+            let (provider, from, to) = (&upgrade.provider, &upgrade.from, &upgrade.to);
+            format!("{provider} was put back to {from} after this set had written {to}")
+        })
+        .collect();
+    (!put_back.is_empty()).then(|| put_back.join("; "))
+}
+
+/// Whether an upgrade of a new plan is one that failed in another.
+fn is_failed(stopped: &SetPlan, new: &SetPlan) -> bool {
+    let mut failed = stopped.upgrades.iter();
+    failed.any(|failed| {
+        failed.state == UpgradeState::Failed
+            && new
+                .upgrades
+                .iter()
+                .any(|one| one.provider == failed.provider && one.to == failed.to)
+    })
 }
 
 fn last(set: &ProviderSet) -> Option<SetPlan> {

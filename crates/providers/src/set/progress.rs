@@ -1,7 +1,12 @@
 //! How far a plan is that was begun, as its providers say. Pure.
 
-use api::provider::{PlanPhase, ProviderSet, SetPlan, SetUpgrade, UpgradeState};
-use clusterctl::upgrade::UpgradePlan;
+use api::provider::{
+    PlanPhase, ProviderSet, ProviderSetStatus, SetPlan, SetUpgrade, UpgradeState, WrittenVersion,
+};
+use clusterctl::{
+    Version,
+    upgrade::{Upgrade, UpgradePlan},
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -12,7 +17,7 @@ use crate::{
 };
 
 /// A plan that has not begun.
-pub(super) fn new(set: &ProviderSet, plan: &UpgradePlan) -> SetPlan {
+pub(super) fn new(set: &ProviderSet, plan: &UpgradePlan, stands: &[Stand]) -> SetPlan {
     let upgrades: Vec<_> = plan
         .upgrades
         .iter()
@@ -25,7 +30,7 @@ pub(super) fn new(set: &ProviderSet, plan: &UpgradePlan) -> SetPlan {
         })
         .collect();
     counted(SetPlan {
-        id: id(set, plan),
+        id: id(set, plan, stands),
         phase: PlanPhase::Waiting,
         generation: set.metadata.generation,
         contract: plan.contract.to_string(),
@@ -84,10 +89,11 @@ fn state(upgrade: &SetUpgrade, stand: &Stand) -> UpgradeState {
     match upgrade.state {
         UpgradeState::Waiting => UpgradeState::Waiting,
         // Somebody goes on with it.
-        UpgradeState::Done => UpgradeState::Done,
-        UpgradeState::UnderWay | UpgradeState::Failed | UpgradeState::WentBack => {
-            UpgradeState::WentBack
-        }
+        UpgradeState::Done if !is_older(&stand.wanted, &upgrade.to) => UpgradeState::Done,
+        UpgradeState::Done
+        | UpgradeState::UnderWay
+        | UpgradeState::Failed
+        | UpgradeState::WentBack => UpgradeState::WentBack,
     }
 }
 
@@ -100,20 +106,122 @@ fn counted(plan: SetPlan) -> SetPlan {
     }
 }
 
-/// The same versions of the same providers are the same plan, however far it is; a person may ask for it once more.
-fn id(set: &ProviderSet, plan: &UpgradePlan) -> String {
-    let upgraded = plan.upgrades.iter().map(|one| (&one.from, &one.to));
-    let unchanged = plan.unchanged.iter().map(|one| (one, &one.version));
-    let mut versions: Vec<_> = upgraded
-        .chain(unchanged)
-        .map(|(one, to)| format!("{}={to}", one.provider.manifest_label()))
-        .collect();
+/// What the set wrote last of each provider, this plan included, and whether it was put back since. Longer than any plan is kept: what is bad
+/// about a version may be found out when others have followed.
+pub(super) fn written(
+    set: &ProviderSet,
+    plan: Option<&SetPlan>,
+    stands: &[Stand],
+) -> Vec<WrittenVersion> {
+    let mut written = before(set, |status| status.written.clone());
+    for upgrade in plan.into_iter().flat_map(|plan| &plan.upgrades) {
+        if upgrade.state != UpgradeState::Waiting {
+            note(&mut written, upgrade);
+        }
+    }
+    // Without its core the set sees no provider, and forgets none.
+    if stands.is_empty() {
+        return written;
+    }
+    written.retain_mut(|one| {
+        let mut stands = stands.iter();
+        let stand = stands.find(|stand| stand.label().as_ref() == Some(&one.provider));
+        let is_back = stand.is_some_and(|stand| is_older(&stand.wanted, &one.version));
+        let known = one.put_back.take();
+        one.put_back = is_back.then(|| known.unwrap_or_else(|| wish(set)));
+        stand.is_some()
+    });
+    written
+}
+
+fn note(written: &mut Vec<WrittenVersion>, upgrade: &SetUpgrade) {
+    let new = WrittenVersion {
+        provider: upgrade.provider.clone(),
+        version: upgrade.to.clone(),
+        put_back: None,
+    };
+    let mut known = written.iter_mut();
+    match known.find(|one| one.provider == upgrade.provider) {
+        Some(known) if known.version == upgrade.to => {}
+        Some(known) => *known = new,
+        None => written.push(new),
+    }
+}
+
+/// Whether this upgrade was taken back, and nothing else is wanted since.
+pub(super) fn is_put_back(
+    upgrade: &SetUpgrade,
+    set: &ProviderSet,
+    written: &[WrittenVersion],
+) -> bool {
+    let wish = wish(set);
+    written.iter().any(|one| {
+        one.provider == upgrade.provider
+            && one.version == upgrade.to
+            && one.put_back.as_ref() == Some(&wish)
+    })
+}
+
+/// A mark of what versions a set is to have, and of a person's word to try once more. Windows, say, are none of it.
+fn wish(set: &ProviderSet) -> String {
+    let providers = serde_json::json!(set.spec.providers).to_string();
+    let policy = serde_json::json!(set.spec.upgrade).to_string();
+    controller::digest(&[&providers, &policy, &again(set)], ID_LENGTH)
+}
+
+fn again(set: &ProviderSet) -> String {
+    let again = set.annotations().get(START_AGAIN);
+    again.cloned().unwrap_or_default()
+}
+
+fn is_older(one: &str, other: &str) -> bool {
+    let versions = one.parse::<Version>().ok().zip(other.parse().ok());
+    versions.is_some_and(|(one, other)| one < other)
+}
+
+fn before<T: Default>(set: &ProviderSet, of: impl Fn(&ProviderSetStatus) -> T) -> T {
+    set.status.as_ref().map(of).unwrap_or_default()
+}
+
+/// How many plans were begun before.
+pub(super) fn begun_before(set: &ProviderSet) -> i64 {
+    before(set, |status| status.begun.unwrap_or_default())
+}
+
+/// What a person approves: versions before and after, and what the releases of both hold, for of that it is seen what objects lose.
+/// An approval counts once, so a plan has another id when one was begun meanwhile.
+fn id(set: &ProviderSet, plan: &UpgradePlan, stands: &[Stand]) -> String {
+    let upgraded = plan.upgrades.iter().map(|one| upgraded(one, stands));
+    let unchanged = plan.unchanged.iter();
+    let unchanged =
+        unchanged.map(|one| format!("{}={}", one.provider.manifest_label(), one.version));
+    let mut versions: Vec<_> = upgraded.chain(unchanged).collect();
     versions.sort();
-    let again = set.annotations().get(START_AGAIN).cloned();
-    let again = again.unwrap_or_default();
     controller::digest(
-        &[&plan.contract.to_string(), &versions.join(","), &again],
+        &[
+            &plan.contract.to_string(),
+            &versions.join(","),
+            &again(set),
+            &begun_before(set).to_string(),
+        ],
         ID_LENGTH,
+    )
+}
+
+fn upgraded(upgrade: &Upgrade, stands: &[Stand]) -> String {
+    let provider = &upgrade.from.provider;
+    let mut stands = stands.iter();
+    let stand = stands.find(|stand| stand.provider.as_ref() == Some(provider));
+    let release = |version: &Version| {
+        let held = stand.and_then(|stand| stand.held(version));
+        let held = held.map(|held| held.digest()).unwrap_or_default();
+        format!("{version} {held}")
+    };
+    format!(
+        "{}={}={}",
+        provider.manifest_label(),
+        release(&upgrade.from.version),
+        release(&upgrade.to)
     )
 }
 

@@ -79,6 +79,8 @@ pub(super) fn status(
     conditions.summarise(&summary);
     let core = observed.stands.iter();
     let mut core = core.filter(|stand| stand.kind == ProviderType::Core);
+    let begun = progress::begun_before(set);
+    let begun = begun.saturating_add(matches!(applied.decision(), Decision::Begin(_)).into());
     ProviderSetStatus {
         observed_generation: observed_generation(
             before.observed_generation,
@@ -87,6 +89,8 @@ pub(super) fn status(
         ),
         conditions: conditions.into_vec(),
         contract: core.find_map(|core| core.status.contract.clone()),
+        begun: (begun > 0).then_some(begun),
+        written: progress::written(set, plan.as_ref(), &observed.stands),
         plan,
         available: applied.available().to_vec(),
     }
@@ -197,7 +201,8 @@ fn summary(decision: &Decision, observed: &Observed) -> Summary {
             of(Standing::AtWork, Reason::UpgradeUnderWay, message)
         }
         Decision::Follow(plan, message) => {
-            let reason = if plan.phase == PlanPhase::Stopped {
+            let mut upgrades = plan.upgrades.iter();
+            let reason = if upgrades.any(|one| one.state == UpgradeState::WentBack) {
                 Reason::WentBack
             } else {
                 Reason::UpgradeUnderWay

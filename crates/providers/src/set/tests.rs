@@ -150,6 +150,29 @@ impl World {
         ];
     }
 
+    /// The whole of a plan, from its first version to its last.
+    fn carry_out(&mut self) {
+        assert_eq!(self.pass(), "begin");
+        loop {
+            let did = self.pass();
+            if did == "keep" {
+                return;
+            }
+            assert!(did.starts_with("write"), "{did}");
+            for at in 0..self.observed.stands.len() {
+                self.succeed(at);
+            }
+        }
+    }
+
+    /// A person has an older version of a provider again.
+    fn put_back(&mut self, at: usize, version: &str) {
+        let stand = self.stand(at);
+        stand.wanted = version.to_owned();
+        stand.generation = stand.generation.map(|generation| generation + 1);
+        become_ready(stand, version);
+    }
+
     fn edit(&mut self, spec: &Value) {
         self.set.spec = serde_json::from_value(spec.clone()).unwrap();
         self.set.metadata.generation = self.set.metadata.generation.map(|one| one + 1);
@@ -301,6 +324,117 @@ fn what_a_person_puts_back_stays_so() {
     core.generation = Some(9);
     become_ready(core, "v1.13.4");
     assert_eq!(world.passes(), ["stop WentBack", "stop WentBack"]);
+}
+
+#[test]
+fn a_provider_that_was_done_and_is_put_back_stops_the_plan() {
+    let mut world = World::new(&json!({"providers": everywhere("v1.14.2")}));
+    world.passes::<2>();
+    world.succeed(0);
+    assert_eq!(world.pass(), "write bootstrap-kubeadm v1.14.2");
+    world.put_back(0, "v1.13.4");
+    world.succeed(1);
+    assert_eq!(world.passes(), ["stop WentBack", "stop WentBack"]);
+    assert_eq!(world.stand(2).wanted, "v1.13.4");
+    let message = world.condition("Stalled").1;
+    assert!(message.contains("the upgrade of cluster-api"), "{message}");
+}
+
+#[test]
+fn an_approval_is_of_one_beginning() {
+    let spec = json!({"upgrade": {"patch": {"auto": true}}, "approval": "Always"});
+    let mut world = World::new(&spec);
+    assert_eq!(world.pass(), "hold WaitingForApproval");
+    let first = world.plan().id.clone();
+    world.annotate(APPROVE, &first);
+    world.carry_out();
+
+    world.put_back(0, "v1.13.4");
+    assert_eq!(
+        world.passes(),
+        ["hold WaitingForApproval", "hold WaitingForApproval"]
+    );
+    let message = world.condition("Ready").1;
+    assert!(
+        message.contains("cluster-api was put back to v1.13.4 after this set had written v1.13.9"),
+        "{message}"
+    );
+    let second = world.plan().id.clone();
+    world.annotate(APPROVE, &second);
+    assert_eq!(world.passes(), ["begin", "write cluster-api v1.13.9"]);
+}
+
+#[test]
+fn what_was_put_back_is_not_taken_again_with_the_release_of_another() {
+    let mut world = World::new(&json!({"upgrade": {"patch": {"auto": true}}}));
+    world.carry_out();
+    // Others follow before it is found out what is bad about the first.
+    world.stand(2).maps.push(release("v1.13.10", &["size"]));
+    world.carry_out();
+    world.put_back(0, "v1.13.4");
+    assert_eq!(world.pass(), "hold WaitingForApproval");
+    world.stand(1).maps.push(release("v1.13.10", &["size"]));
+    assert_eq!(world.pass(), "hold WaitingForApproval");
+    let mut windows = serde_json::to_value(&world.set.spec).unwrap();
+    windows["approval"] = json!("Minor");
+    world.edit(&windows);
+    assert_eq!(world.pass(), "hold WaitingForApproval", "no other wish");
+
+    // A release that nobody has tried is another matter, and so is another wish.
+    world.stand(0).maps.push(release("v1.13.10", &["size"]));
+    assert_eq!(world.passes(), ["begin", "write cluster-api v1.13.10"]);
+    world.succeed(0);
+    assert_eq!(world.pass(), "write bootstrap-kubeadm v1.13.10");
+    world.succeed(1);
+    assert_eq!(world.pass(), "keep");
+    world.put_back(0, "v1.13.4");
+    assert_eq!(world.pass(), "hold WaitingForApproval");
+    world.annotate(START_AGAIN, "1");
+    assert_eq!(world.passes(), ["begin", "write cluster-api v1.13.10"]);
+}
+
+#[test]
+fn what_went_back_is_not_tried_again_with_the_release_of_another() {
+    let mut world = World::new(&json!({"upgrade": {"patch": {"auto": true}}}));
+    world.passes::<2>();
+    world.fail(0);
+    let label = "cluster-api".to_owned();
+    world.observed.backs.insert(label, Back::Open);
+    assert_eq!(world.pass(), "back cluster-api v1.13.4");
+    world.succeed(0);
+    assert_eq!(world.pass(), "stop WentBack");
+    world.stand(2).maps.push(release("v1.13.10", &["size"]));
+    assert_eq!(world.passes(), ["stop WentBack", "stop WentBack"]);
+
+    // Nor when the releases are away for a while, and the plan is forgotten.
+    let mut stands = world.observed.stands.clone();
+    for stand in &mut world.observed.stands {
+        stand.maps.truncate(1);
+    }
+    assert_eq!(world.pass(), "keep");
+    for (stand, before) in world.observed.stands.iter_mut().zip(&mut stands) {
+        stand.maps.append(&mut before.maps.split_off(1));
+    }
+    assert_eq!(world.pass(), "hold WaitingForApproval");
+}
+
+#[test]
+fn an_approval_is_of_what_the_releases_held() {
+    let mut world = World::new(&json!({
+        "providers": everywhere("v1.14.2"), "approval": "Always",
+        "maintenance": {"windows": [{"schedule": "0 22 * * 6", "duration": "2h"}]},
+    }));
+    assert_eq!(world.pass(), "hold WaitingForApproval");
+    let id = world.plan().id.clone();
+    world.annotate(APPROVE, &id);
+    assert_eq!(world.pass(), "hold WaitingForWindow");
+    // Until it opens, somebody loads another release of that version.
+    world.stand(2).maps[2] = release("v1.14.2", &["colour"]);
+    world.observed.now = "2026-01-03T23:00:00Z".parse().unwrap();
+    assert_eq!(world.pass(), "hold WaitingForApproval");
+    let message = world.condition("Ready").1;
+    assert!(message.contains("infrastructure-docker lose"), "{message}");
+    assert_ne!(world.plan().id, id);
 }
 
 #[test]
@@ -495,6 +629,44 @@ fn plans_begin_in_windows_and_rest_after_them_where_that_is_said() {
             assert_eq!(world.pass(), "write bootstrap-kubeadm v1.13.9");
         }
     }
+}
+
+#[test]
+fn a_plan_that_stopped_goes_on_in_a_window_only() {
+    // The third of January of 2026 is a Saturday.
+    let mut world = World::new(&json!({
+        "providers": everywhere("v1.14.2"),
+        "maintenance": {"windows": [{"schedule": "0 22 * * 6", "duration": "2h"}], "onWindowEnd": "Continue"},
+    }));
+    world.observed.now = "2026-01-03T23:00:00Z".parse().unwrap();
+    assert_eq!(world.passes(), ["begin", "write cluster-api v1.14.2"]);
+    world.fail(0);
+    assert_eq!(world.pass(), "stop UpgradeFailed");
+
+    // On Monday a person retries its run.
+    world.observed.now = "2026-01-05T12:00:00Z".parse().unwrap();
+    world.stand(0).status.conditions.clear();
+    assert_eq!(world.passes(), ["follow", "follow"]);
+    assert_eq!(world.ready(), "False UpgradeUnderWay");
+    world.succeed(0);
+    assert_eq!(
+        world.passes(),
+        ["hold WaitingForWindow", "hold WaitingForWindow"]
+    );
+    assert_eq!(world.plan().phase, PlanPhase::Stopped);
+    let message = world.condition("Ready").1;
+    assert!(message.contains("1/3 of plan"), "{message}");
+
+    world.observed.now = "2026-01-10T23:00:00Z".parse().unwrap();
+    assert_eq!(world.pass(), "write bootstrap-kubeadm v1.14.2");
+    assert_eq!(world.plan().phase, PlanPhase::UnderWay);
+    world.succeed(1);
+    world.observed.now = "2026-01-11T01:00:00Z".parse().unwrap();
+    assert_eq!(
+        world.pass(),
+        "write infrastructure-docker v1.14.2",
+        "what was begun in a window goes on after it"
+    );
 }
 
 #[test]
