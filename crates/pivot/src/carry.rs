@@ -29,6 +29,9 @@ pub(crate) async fn copy(this: &Move<'_>, record: &mut Record, graph: Graph) -> 
     let mut graph = graph;
     let mut differences = Vec::new();
     for _ in 0..PASSES {
+        // A take-back at the same time lets everything here go on, and deletes what this has copied.
+        record.ensure_stands(&this.here).await?;
+        pause::ensure_paused(&graph, &this.here.namespace)?;
         // A take-back has to find what was copied, so where it is written down before.
         let namespaces = read::namespaces(&graph, &this.here.namespace);
         if !namespaces.is_subset(&record.namespaces) {
@@ -196,14 +199,7 @@ async fn compare(this: &Move<'_>, graph: &Graph, record: &Record) -> Result<Vec<
 
 /// The point of no return: from here on the copies are what counts.
 pub(crate) async fn commit(this: &Move<'_>, graph: &Graph, record: &mut Record) -> Result<()> {
-    for item in pause::pausable(graph) {
-        ensure(pause::is_own(item) && contract::is_paused(item), || {
-            let shown = item.shown(&this.here.namespace);
-            format!(
-                "{shown} was let go on by somebody while it was moved, so it may have changed; start the same command again"
-            )
-        })?;
-    }
+    pause::ensure_paused(graph, &this.here.namespace)?;
     record.enter(&this.here, Phase::Deleting).await?;
     this.tell("everything is there: what is here goes for good");
     Ok(())

@@ -185,7 +185,7 @@ impl<'a> Move<'a> {
     ) -> Result<(Record, Vec<String>)> {
         match self.try_to_bring(&mut record, checked).await {
             Ok(warnings) => Ok((record, warnings)),
-            Err(source) => Err(take_back::after(self, source).await),
+            Err(source) => Err(take_back::after(self, &record, source).await),
         }
     }
 

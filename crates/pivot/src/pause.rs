@@ -84,15 +84,21 @@ fn pausing(item: &Item) -> Value {
     // What somebody pauses at this moment is theirs: the version tells.
     let version = item.object.resource_version();
     if item.kind.is_cluster() {
-        let before = &item.object.data["spec"]["paused"];
-        let before = if *before == false { FALSE } else { "" };
         json!({
-            "metadata": {"resourceVersion": version, "annotations": {OWN_PAUSE: before}},
+            "metadata": {"resourceVersion": version, "annotations": {OWN_PAUSE: before(item)}},
             "spec": {"paused": true},
         })
     } else {
         json!({"metadata": {"resourceVersion": version, "annotations": {OWN_PAUSE: "", contract::PAUSED: ""}}})
     }
+}
+
+/// What [`OWN_PAUSE`] says of an object: what stood in `spec.paused` before a move paused it for the first time.
+pub(crate) fn before(item: &Item) -> &str {
+    let now = &item.object.data["spec"]["paused"];
+    let is_false = item.kind.is_cluster() && *now == false;
+    item.annotation(OWN_PAUSE)
+        .unwrap_or(if is_false { FALSE } else { "" })
 }
 
 /// The patch with which something goes on that a move paused; none for what it did not.
@@ -141,6 +147,19 @@ pub(crate) async fn resume(
                 here.word
             ));
         }
+    }
+    Ok(())
+}
+
+/// Refuses to go on if somebody let something go on here, and so may have changed it.
+pub(crate) fn ensure_paused(graph: &Graph, home: &str) -> Result<()> {
+    for item in pausable(graph) {
+        ensure(is_own(item) && contract::is_paused(item), || {
+            let shown = item.shown(home);
+            format!(
+                "{shown} was let go on by somebody while it was moved, so it may have changed; start the same command again"
+            )
+        })?;
     }
     Ok(())
 }

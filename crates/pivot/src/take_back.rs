@@ -73,15 +73,19 @@ pub(crate) async fn go_on(this: &Move<'_>, record: Record) -> Result<()> {
 }
 
 /// Takes back what a move did that cannot go on; says so, and why it could not.
-pub(crate) async fn after(this: &Move<'_>, stopped: Error) -> Error {
-    let left = match undo_if_possible(this).await {
-        Ok(true) => {
+pub(crate) async fn after(this: &Move<'_>, record: &Record, stopped: Error) -> Error {
+    let left = match undo_if_possible(this, record).await {
+        Ok(Found::Undone) => {
             "taken back: nothing is paused here, and the copies there were deleted; start the same command again when the reason is \
              mended"
                 .to_owned()
         }
-        Ok(false) => format!(
-            "ConfigMap/{NAME} says that it passed its point of no return, or another command ended it; start the same command again"
+        Ok(Found::Ended) => format!(
+            "ConfigMap/{NAME} is gone, so another command ended the move or took it back: what this one had still paused here goes on, \
+             and what it had still copied was deleted"
+        ),
+        Ok(Found::Passed) => format!(
+            "ConfigMap/{NAME} says that it passed its point of no return; start the same command again"
         ),
         Err(error) => format!(
             "it could not be taken back completely ({}); nothing of it acts there, and ConfigMap/{NAME} here remembers what is left: end it \
@@ -95,13 +99,30 @@ pub(crate) async fn after(this: &Move<'_>, stopped: Error) -> Error {
     }
 }
 
-async fn undo_if_possible(this: &Move<'_>) -> Result<bool> {
+/// How far a move was that stopped.
+enum Found {
+    /// Not at its point of no return: it was taken back.
+    Undone,
+    /// Behind it.
+    Passed,
+    /// Another command had ended it or taken it back.
+    Ended,
+}
+
+async fn undo_if_possible(this: &Move<'_>, known: &Record) -> Result<Found> {
+    let undoing = Undoing::of(this);
     match Record::find(&this.here).await? {
-        Some(record) if record.phase != Phase::Deleting => {
-            Undoing::of(this).undo(Some(&this.there), record).await?;
-            Ok(true)
+        Some(record) if record.phase == Phase::Deleting => Ok(Found::Passed),
+        Some(record) => {
+            undoing.undo(Some(&this.there), record).await?;
+            Ok(Found::Undone)
         }
-        _ => Ok(false),
+        // The other command did not see what this one wrote after it. Copies of a move that was ended are none any more.
+        None => {
+            pause::resume(&this.here, &this.kinds, known, this.tell).await?;
+            undoing.delete_copies(&this.there, known).await?;
+            Ok(Found::Ended)
+        }
     }
 }
 
