@@ -1,8 +1,8 @@
 //! `windlass move --cluster-api --abort`, and what a move does that cannot go on: here goes on, the copies go.
 //!
-//! The phase of the record is changed first: a move that is at work at the same time cannot pass its point of no return then. What is here
-//! goes on before the copies are deleted, because the other side may be why a move was stopped. Until they are gone the copies are
-//! paused, so nothing acts twice.
+//! The phase of the record is changed first: a move that is at work at the same time cannot pass its point of no return then. Then the
+//! copies are looked at: if somebody let one go on, what is here stays paused. What is here goes on before the copies are deleted, and
+//! also if the other side does not answer, which may be why a move was stopped: until they are gone the copies are paused.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     graph::owners_first,
     kind::{self, Kind},
     pause,
-    place::Place,
+    place::{Item, Place},
     preflight, read,
     record::{NAME, Phase, Record},
     remove,
@@ -88,8 +88,8 @@ pub(crate) async fn after(this: &Move<'_>, record: &Record, stopped: Error) -> E
             "ConfigMap/{NAME} says that it passed its point of no return; start the same command again"
         ),
         Err(error) => format!(
-            "it could not be taken back completely ({}); nothing of it acts there, and ConfigMap/{NAME} here remembers what is left: end it \
-             with --abort, or start the same command again",
+            "it could not be taken back completely ({}): what it paused here may still be paused, and copies may still be there; \
+             ConfigMap/{NAME} here remembers what is left: end it with --abort, or start the same command again",
             chain(&error)
         ),
     };
@@ -119,7 +119,7 @@ async fn undo_if_possible(this: &Move<'_>, known: &Record) -> Result<Found> {
         }
         // The other command did not see what this one wrote after it. Copies of a move that was ended are none any more.
         None => {
-            pause::resume(&this.here, &this.kinds, known, this.tell).await?;
+            undoing.resume(Some(&this.there), known).await?;
             undoing.delete_copies(&this.there, known).await?;
             Ok(Found::Ended)
         }
@@ -145,7 +145,7 @@ impl<'a> Undoing<'a> {
         }
     }
 
-    /// Lets go on here, deletes the copies, and says which they were.
+    /// Lets go on here unless a copy acts, deletes the copies, and says which they were.
     async fn undo(&self, there: Option<&Place>, mut record: Record) -> Result<Vec<String>> {
         ensure(record.phase != Phase::Deleting, || {
             format!(
@@ -159,7 +159,7 @@ impl<'a> Undoing<'a> {
         if record.phase != Phase::TakingBack {
             record.enter(self.here, Phase::TakingBack).await?;
         }
-        pause::resume(self.here, self.kinds, &record, self.tell).await?;
+        self.resume(there, &record).await?;
         let mut deleted = Vec::new();
         if let Some(there) = there {
             deleted = self.delete_copies(there, &record).await?;
@@ -168,14 +168,33 @@ impl<'a> Undoing<'a> {
         Ok(deleted)
     }
 
-    async fn delete_copies(&self, there: &Place, record: &Record) -> Result<Vec<String>> {
-        let copies = read::copies(there, self.kinds, &record.namespaces, self.origin).await?;
-        let home = &self.here.namespace;
-        if let Some(live) = copies.values().find(|copy| carry::is_live(copy)) {
-            return Err(Error::Stopped(carry::live(&live.shown(home))));
+    /// Lets go on here what the move paused, unless its copy acts.
+    async fn resume(&self, there: Option<&Place>, record: &Record) -> Result<()> {
+        if let Some(there) = there {
+            match self.idle_copies(there, record).await {
+                // Nobody answers: that must not keep everything paused here.
+                Err(error) if error.is_passing() => {}
+                copies => drop(copies?),
+            }
         }
-        let names = copies.values().map(|copy| copy.shown(home)).collect();
-        let groups = owners_first(copies.into_values().collect());
+        pause::resume(self.here, self.kinds, record, self.tell).await
+    }
+
+    /// The copies, none of which acts.
+    async fn idle_copies(&self, there: &Place, record: &Record) -> Result<Vec<Item>> {
+        let copies = read::copies(there, self.kinds, &record.namespaces, self.origin).await?;
+        if let Some(live) = copies.values().find(|copy| carry::is_live(copy)) {
+            let shown = live.shown(&self.here.namespace);
+            return Err(Error::Stopped(carry::live(&shown)));
+        }
+        Ok(copies.into_values().collect())
+    }
+
+    async fn delete_copies(&self, there: &Place, record: &Record) -> Result<Vec<String>> {
+        let copies = self.idle_copies(there, record).await?;
+        let shown = |copy: &Item| copy.shown(&self.here.namespace);
+        let names = copies.iter().map(shown).collect();
+        let groups = owners_first(copies);
         for group in groups.into_iter().rev() {
             remove::remove(there, group, self.patience, self.tell).await?;
         }

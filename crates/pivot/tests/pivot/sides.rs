@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -173,6 +173,29 @@ impl Sides {
 
     pub(crate) async fn side_there(&self) -> Side {
         side(self.there()).await
+    }
+
+    /// That of the other side, which answers nothing after it was found.
+    pub(crate) async fn side_there_once(&self) -> Side {
+        let is_away = Arc::new(AtomicBool::new(false));
+        let away = Arc::clone(&is_away);
+        let answer = move |request: Request, next: Next| {
+            let away = Arc::clone(&away);
+            async move {
+                if away.load(Ordering::SeqCst) {
+                    return failure(StatusCode::SERVICE_UNAVAILABLE);
+                }
+                next.run(request).await
+            }
+        };
+        let router = self.there.router();
+        let found = side(Client::new(
+            router.layer(axum::middleware::from_fn(answer)),
+            "default",
+        ))
+        .await;
+        is_away.store(true, Ordering::SeqCst);
+        found
     }
 
     pub(crate) async fn carry_over(&self) -> pivot::Result<Summary> {
