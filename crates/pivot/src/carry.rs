@@ -1,6 +1,6 @@
 //! Copies, comparison, the point of no return, and what follows it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
@@ -38,6 +38,7 @@ pub(crate) async fn copy(this: &Move<'_>, record: &mut Record, graph: Graph) -> 
             record.namespaces.extend(namespaces);
             record.write(&this.here).await?;
         }
+        remove_forsaken(this, &graph, record).await?;
         ensure_namespaces(this, &graph).await?;
         pass(this, &graph).await?;
         graph = this.read().await?;
@@ -53,6 +54,29 @@ pub(crate) async fn copy(this: &Move<'_>, record: &mut Record, graph: Graph) -> 
          same command again",
         differences.join("; ")
     )))
+}
+
+/// Deletes the copies of what is no longer here: at the end of the move they would come to life with the others.
+async fn remove_forsaken(this: &Move<'_>, graph: &Graph, record: &Record) -> Result<()> {
+    let copies = read::copies(&this.there, &this.kinds, &record.namespaces, &this.origin).await?;
+    let forsaken: Vec<_> = forsaken(graph, &copies).cloned().collect();
+    for copy in &forsaken {
+        ensure(!is_live(copy), || live(&copy.shown(&this.here.namespace)))?;
+    }
+    remove::copies(&this.there, forsaken, this.patience, this.tell).await
+}
+
+/// The copies of what does not move, or not any more.
+pub(crate) fn forsaken<'a>(
+    graph: &Graph,
+    copies: &'a BTreeMap<String, Item>,
+) -> impl Iterator<Item = &'a Item> {
+    let moving: BTreeSet<_> = graph
+        .moving()
+        .map(|node| node.item.uid().to_owned())
+        .collect();
+    let left = copies.iter().filter(move |(uid, _)| !moving.contains(*uid));
+    left.map(|(_, copy)| copy)
 }
 
 async fn ensure_namespaces(this: &Move<'_>, graph: &Graph) -> Result<()> {
@@ -194,6 +218,10 @@ async fn compare(this: &Move<'_>, graph: &Graph, record: &Record) -> Result<Vec<
             None => differences.push(format!("{shown} is not there")),
         }
     }
+    differences.extend(forsaken(graph, &copies).map(|copy| {
+        let shown = copy.shown(&this.here.namespace);
+        format!("{shown} is there and no longer here")
+    }));
     Ok(differences)
 }
 

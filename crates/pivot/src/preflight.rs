@@ -9,6 +9,7 @@ use crate::{
     graph::Graph,
     pause,
     place::{Item, Place},
+    read,
     record::{self, Record},
 };
 
@@ -162,12 +163,19 @@ fn unready(graph: &Graph, home: &str) -> Vec<Problem> {
 
 /// Whether something stands in the way there.
 async fn occupied(this: &Move<'_>, graph: &Graph) -> Result<Vec<Problem>> {
-    let mut problems = Vec::new();
+    let namespaces = read::namespaces(graph, &this.here.namespace);
+    let copies = read::copies(&this.there, &this.kinds, &namespaces, &this.origin).await?;
+    // Those of an earlier move that was given up: they go, unless one acts.
+    let (acting, forsaken): (Vec<_>, Vec<_>) =
+        carry::forsaken(graph, &copies).partition(|copy| carry::is_live(copy));
+    let acting = acting.into_iter().map(|copy| acts(this, copy));
+    let mut problems: Vec<_> = acting.collect();
     for node in graph.moving() {
         let Some(existing) = this.there.same(&node.item).await? else {
             continue;
         };
-        if carry::serves(node, &existing) {
+        let goes = forsaken.iter().any(|copy| copy.uid() == existing.uid());
+        if goes || carry::serves(node, &existing) {
             continue;
         }
         if carry::check_own(this, &node.item, &existing).is_err() {
@@ -188,17 +196,22 @@ async fn occupied(this: &Move<'_>, graph: &Graph) -> Result<Vec<Problem>> {
 fn in_the_way(this: &Move<'_>, item: &Item, existing: &Item) -> Problem {
     let shown = item.shown(&this.here.namespace);
     if this.origin.is_copy(existing, item) {
-        return Problem::new(
-            format!("{shown} spec.paused"),
-            "",
-            "its copy there was let go on before the move had ended, so two management clusters may act on it",
-            "set spec.paused to true there, and see that nothing was made there",
-        );
+        return acts(this, existing);
     }
     Problem::new(
         format!("{shown} metadata.name"),
         item.name(),
         "there is another object of that name there",
         "delete it there, or rename one of them",
+    )
+}
+
+fn acts(this: &Move<'_>, copy: &Item) -> Problem {
+    let shown = copy.shown(&this.here.namespace);
+    Problem::new(
+        format!("{shown} spec.paused"),
+        "",
+        "its copy there was let go on before the move had ended, so two management clusters may act on it",
+        "set spec.paused to true there, and see that nothing was made there",
     )
 }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use crate::{
     Patience, Tell, contract,
     error::{Result, ensure},
+    graph::owners_first,
     place::{Item, Place},
 };
 
@@ -36,6 +37,19 @@ pub(crate) async fn remove(
             item.shown(&place.namespace),
             place.word
         ));
+    }
+    Ok(())
+}
+
+/// Deletes copies, each before its owners.
+pub(crate) async fn copies(
+    place: &Place,
+    copies: Vec<Item>,
+    patience: Patience,
+    tell: Tell<'_>,
+) -> Result<()> {
+    for group in owners_first(copies).into_iter().rev() {
+        remove(place, group, patience, tell).await?;
     }
     Ok(())
 }

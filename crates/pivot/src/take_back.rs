@@ -13,7 +13,6 @@ use crate::{
     Move, Patience, Tell, carry,
     copy::Origin,
     error::{Error, Result, ensure},
-    graph::owners_first,
     kind::{self, Kind},
     pause,
     place::{Item, Place},
@@ -194,10 +193,7 @@ impl<'a> Undoing<'a> {
         let copies = self.idle_copies(there, record).await?;
         let shown = |copy: &Item| copy.shown(&self.here.namespace);
         let names = copies.iter().map(shown).collect();
-        let groups = owners_first(copies);
-        for group in groups.into_iter().rev() {
-            remove::remove(there, group, self.patience, self.tell).await?;
-        }
+        remove::copies(there, copies, self.patience, self.tell).await?;
         Ok(names)
     }
 }

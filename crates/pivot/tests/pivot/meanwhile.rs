@@ -1,14 +1,14 @@
 //! What others do on a side while a move is at work.
 
 use http::Method;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::{
-    assert_untouched,
-    sides::{HERE, Of, TEAM, THERE},
+    assert_moved, assert_untouched,
+    sides::{HERE, How, INFRASTRUCTURE, Of, Stop, TEAM, THERE, patience},
     snapshot::{bare, snapshot},
-    world::api,
+    world::{api, make},
 };
 
 const CORE: &str = "cluster.x-k8s.io";
@@ -76,4 +76,98 @@ async fn an_abort_beside_a_running_move_leaves_everything_here_and_nothing_there
         );
         assert_untouched(&sides, &before, &when).await;
     }
+}
+
+/// Deletes an object that is held by nobody then.
+async fn delete(client: &kube::Client, group: &str, kind: &str, name: &str) {
+    let api = api(client, group, kind, Some(TEAM));
+    let let_go = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let parameters = PatchParams::default();
+    api.patch(name, &parameters, &let_go).await.unwrap();
+    api.delete(name, &DeleteParams::default()).await.unwrap();
+}
+
+/// The machine that the control plane has.
+async fn delete_machine(client: &kube::Client) {
+    for (group, kind) in [
+        ("", "Secret"),
+        ("bootstrap.cluster.x-k8s.io", "KubeadmConfig"),
+        (INFRASTRUCTURE, "DevMachine"),
+        (CORE, "Machine"),
+    ] {
+        delete(client, group, kind, "c-cp-a").await;
+    }
+}
+
+/// Sides of a move that was given up without a look at the other one.
+async fn given_up() -> crate::Sides {
+    let (sides, _) = crate::small_sides().await;
+    let stop = Stop::of(Of(HERE, Method::PUT, "/windlass-pivot"), How::KilledBefore);
+    assert!(sides.carry_over_until(&stop).await.is_none());
+    let here = sides.side_here().await;
+    pivot::take_back(&here, None, patience(), &|_| {})
+        .await
+        .unwrap();
+    sides
+}
+
+#[tokio::test]
+async fn copies_of_what_is_gone_here_do_not_come_to_life() {
+    let sides = given_up().await;
+    let there = bare(&snapshot(&sides.there()).await);
+    assert!(there.contains_key("Machine/c-cp-a"), "it was copied");
+    delete_machine(&sides.here()).await;
+    // One of the same name is another one.
+    delete(&sides.here(), "", "Secret", "c-ca").await;
+    let data = json!({"data": {"tls.key": "eQ=="}});
+    make(&sides.here(), "", "Secret", "c-ca", None, data).await;
+    let before = snapshot(&sides.here()).await;
+    assert!(!before.contains_key("Machine/c-cp-a"));
+    sides.carry_over().await.unwrap();
+    assert_moved(&sides, &before, "after a move that was given up").await;
+}
+
+#[tokio::test]
+async fn what_goes_here_while_it_is_copied_goes_there_too() {
+    let (sides, mut before) = crate::small_sides().await;
+    let at_the_last_copies = Of(THERE, Method::POST, "/clusterresourcesetbindings");
+    let moved = sides
+        .carry_over_and(at_the_last_copies, async || {
+            delete_machine(&sides.here()).await;
+        })
+        .await;
+    moved.unwrap();
+    for gone in ["Secret", "KubeadmConfig", "DevMachine", "Machine"] {
+        before.remove(&format!("{gone}/c-cp-a"));
+    }
+    assert_moved(&sides, &before, "with a machine less").await;
+}
+
+#[tokio::test]
+async fn a_copy_that_acts_is_refused_although_its_original_is_gone() {
+    let (sides, _) = crate::small_sides().await;
+    let status = json!({
+        "initialization": {"infrastructureProvisioned": true, "controlPlaneInitialized": true},
+        "conditions": [{"type": "ControlPlaneInitialized", "status": "True"}],
+    });
+    let other = json!({"status": status});
+    make(&sides.here(), CORE, "Cluster", "d", None, other).await;
+    let stop = Stop::of(Of(HERE, Method::PUT, "/windlass-pivot"), How::KilledBefore);
+    assert!(sides.carry_over_until(&stop).await.is_none());
+    let here = sides.side_here().await;
+    let back = pivot::take_back(&here, None, patience(), &|_| {});
+    back.await.unwrap();
+    delete(&sides.here(), CORE, "Cluster", "d").await;
+    let go_on = json!({"spec": {"paused": null}});
+    patch(&sides.there(), "Cluster", "d", go_on).await;
+    let before = snapshot(&sides.here()).await;
+    let error = sides.carry_over().await.unwrap_err();
+    assert!(matches!(error, pivot::Error::Refused(_)), "{error:?}");
+    let error = error.to_string();
+    assert!(
+        error.contains("Cluster/d spec.paused: its copy there was let go on"),
+        "{error}"
+    );
+    assert_eq!(snapshot(&sides.here()).await, before);
+    assert!(bare(&snapshot(&sides.there()).await).contains_key("Cluster/d"));
 }
