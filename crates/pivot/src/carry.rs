@@ -234,10 +234,22 @@ pub(crate) async fn commit(this: &Move<'_>, graph: &Graph, record: &mut Record) 
 }
 
 /// Deletes what was moved, owners after what they own. Says what stays, and why.
-pub(crate) async fn delete(this: &Move<'_>, graph: &Graph, record: &Record) -> Result<Vec<String>> {
-    let copies = read::copies(&this.there, &this.kinds, &record.namespaces, &this.origin).await?;
+pub(crate) async fn delete(
+    this: &Move<'_>,
+    graph: &Graph,
+    copies: &BTreeMap<String, Item>,
+    record: &Record,
+) -> Result<Vec<String>> {
+    let uids = uids(this, graph, copies).await?;
+    // Nothing is deleted if something would be lost that is known now.
+    for node in graph.moving().filter(|node| !node.stays()) {
+        if let Some(copy) = copies.get(node.item.uid()) {
+            ensure_nothing_lost(this, &node.item, copy, &uids)?;
+        }
+    }
     let mut left = Vec::new();
     for group in graph.groups().rev() {
+        pause::ensure_still(this, record).await?;
         let mut going = Vec::new();
         for node in group {
             let shown = node.item.shown(&this.here.namespace);
@@ -245,8 +257,8 @@ pub(crate) async fn delete(this: &Move<'_>, graph: &Graph, record: &Record) -> R
                 left.push(format!(
                     "{shown} was copied and stays here too: more than this namespace may need it"
                 ));
-            } else if copies.contains_key(node.item.uid()) {
-                going.push(node.item.clone());
+            } else if let Some(copy) = copies.get(node.item.uid()) {
+                going.extend(prepare(this, &node.item, copy, &uids).await?);
             } else {
                 left.push(format!(
                     "{shown} has no copy there, as it came after everything was compared or its copy was deleted: it stays here"
@@ -257,6 +269,59 @@ pub(crate) async fn delete(this: &Move<'_>, graph: &Graph, record: &Record) -> R
     }
     left.reverse();
     Ok(left)
+}
+
+/// The copies of all that has one, and what serves as such.
+async fn uids(this: &Move<'_>, graph: &Graph, copies: &BTreeMap<String, Item>) -> Result<Uids> {
+    let mut uids = Uids::new();
+    for node in graph.moving() {
+        let item = &node.item;
+        let there = match copies.get(item.uid()) {
+            Some(copy) => Some(copy.clone()),
+            None => this
+                .there
+                .same(item)
+                .await?
+                .filter(|there| serves(node, there)),
+        };
+        if let Some(there) = there {
+            uids.insert(item.uid().to_owned(), there.uid().to_owned());
+        }
+    }
+    Ok(uids)
+}
+
+/// Takes from an original what holds it, once it is seen that its copy has everything; none: it is gone.
+async fn prepare(this: &Move<'_>, item: &Item, copy: &Item, uids: &Uids) -> Result<Option<Item>> {
+    for _ in 0..PASSES {
+        let found = this.here.same(item).await?;
+        let Some(found) = found.filter(|found| found.uid() == item.uid()) else {
+            return Ok(None);
+        };
+        ensure_nothing_lost(this, &found, copy, uids)?;
+        match remove::prepare(&this.here, &found).await {
+            // Somebody wrote it meanwhile, this command itself if nobody answered: it is compared once more.
+            Err(error) if error.has_code(&[409]) => {}
+            Err(error) if error.has_code(&[404]) => return Ok(None),
+            prepared => return prepared.map(Some),
+        }
+    }
+    Err(Error::Stopped(format!(
+        "{} is written again and again while it is to be deleted here; see who writes it, then start the same command again",
+        item.shown(&this.here.namespace)
+    )))
+}
+
+fn ensure_nothing_lost(this: &Move<'_>, item: &Item, copy: &Item, uids: &Uids) -> Result<()> {
+    let lost = copy::lost(item, &this.origin, uids, copy);
+    lost.map_or(Ok(()), |field| {
+        Err(Error::Stopped(format!(
+            "{} {field}: it was changed here after everything was compared, and its copy there, which is what counts now, has not that; \
+             it is not deleted. See what else was changed here meanwhile; give the copy what it lacks, or the object here what the copy \
+             has, then start the same command again",
+            item.shown(&this.here.namespace)
+        )))
+    })
 }
 
 /// Makes the copies objects like any other: last the classes and then the clusters, which go on by it. Says what arrived.

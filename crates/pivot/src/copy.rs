@@ -138,6 +138,29 @@ pub(crate) fn lack(wanted: &Item, stored: &Item) -> Option<String> {
     is_within(&view(wanted), &view(stored), "")
 }
 
+/// What of an original is lost with it, if anything, when it is deleted. What a move itself writes to originals is not looked at, nor
+/// whether the copy is still paused: after the point of no return it is what counts.
+pub(crate) fn lost(original: &Item, origin: &Origin, uids: &Uids, stored: &Item) -> Option<String> {
+    let mut wanted = copy(original, origin, uids);
+    let metadata = &mut wanted.object.metadata;
+    // They were taken away if an earlier call was stopped before it deleted the original.
+    metadata
+        .finalizers
+        .clone_from(&stored.object.metadata.finalizers);
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.remove(contract::DELETE_FOR_MOVE);
+    if contract::is_pausable(original) {
+        annotations.remove(OWN_PAUSE);
+        annotations.remove(contract::PAUSED);
+    }
+    if original.kind.is_cluster()
+        && let Some(spec) = wanted.object.data["spec"].as_object_mut()
+    {
+        spec.remove("paused");
+    }
+    lack(&wanted, stored)
+}
+
 fn view(item: &Item) -> Value {
     let mut data = item.object.data.clone();
     if let Some(fields) = data.as_object_mut() {

@@ -171,3 +171,74 @@ async fn a_copy_that_acts_is_refused_although_its_original_is_gone() {
     assert_eq!(snapshot(&sides.here()).await, before);
     assert!(bare(&snapshot(&sides.there()).await).contains_key("Cluster/d"));
 }
+
+/// Right before the first object here is deleted for good.
+const AT_THE_DELETION: Of = Of(HERE, Method::DELETE, "");
+
+#[tokio::test]
+async fn what_changed_here_after_the_point_of_no_return_is_not_deleted() {
+    let (sides, before) = crate::small_sides().await;
+    let (here, there) = (sides.here(), sides.there());
+    let stop = Stop::of(AT_THE_DELETION, How::KilledBefore);
+    assert!(sides.carry_over_until(&stop).await.is_none());
+    // Somebody's automation writes what it knows, and controllers work on.
+    let go_on = json!({"spec": {"paused": false}});
+    patch(&here, "Cluster", "c", go_on).await;
+    let replicas = json!({"spec": {"replicas": 5}});
+    patch(&here, "MachineDeployment", "c-md", replicas.clone()).await;
+    let left = snapshot(&here).await.len();
+    let error = sides.carry_over().await.unwrap_err().to_string();
+    assert!(
+        error.contains("MachineDeployment/c-md spec: it was changed here"),
+        "{error}"
+    );
+    assert_eq!(snapshot(&here).await.len(), left, "nothing is deleted");
+    assert_eq!(is_paused(&here).await, (true, true), "it works on");
+    patch(&there, "MachineDeployment", "c-md", replicas.clone()).await;
+    sides.carry_over().await.unwrap();
+    let mut expected = before;
+    expected.get_mut("MachineDeployment/c-md").unwrap()["spec"] = replicas["spec"].clone();
+    assert_moved(&sides, &expected, "with what was changed").await;
+}
+
+#[tokio::test]
+async fn nothing_more_is_deleted_once_somebody_lets_a_cluster_go_on() {
+    let (sides, before) = crate::small_sides().await;
+    let here = sides.here();
+    let moved = sides
+        .carry_over_and(AT_THE_DELETION, async || {
+            patch(&here, "Cluster", "c", json!({"spec": {"paused": null}})).await;
+        })
+        .await;
+    let error = moved.unwrap_err().to_string();
+    assert!(
+        error.contains("Cluster/c was let go on by somebody while what was moved is deleted"),
+        "{error}"
+    );
+    let left = snapshot(&here).await;
+    assert!(left.contains_key("MachineSet/c-md-1") && left.contains_key("Machine/c-cp-a"));
+    sides.carry_over().await.unwrap();
+    assert_moved(&sides, &before, "paused once more").await;
+}
+
+#[tokio::test]
+async fn an_original_that_is_written_while_it_goes_is_compared_once_more() {
+    let (sides, _) = crate::small_sides().await;
+    let here = sides.here();
+    let at_its_deletion = Of(HERE, Method::PATCH, "/machinedeployments/c-md");
+    let moved = sides
+        .carry_over_and(at_its_deletion, async || {
+            patch(
+                &here,
+                "MachineDeployment",
+                "c-md",
+                json!({"spec": {"replicas": 5}}),
+            )
+            .await;
+        })
+        .await;
+    let error = moved.unwrap_err().to_string();
+    assert!(error.contains("MachineDeployment/c-md spec: "), "{error}");
+    let held = snapshot(&here).await["MachineDeployment/c-md"]["metadata"]["finalizers"].clone();
+    assert_eq!(held, json!(["cluster/md"]), "it is held as before");
+}
