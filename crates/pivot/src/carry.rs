@@ -16,7 +16,7 @@ use crate::{
     graph::{Graph, Node},
     pause,
     place::{Item, Place},
-    read,
+    preflight, read,
     record::{NAME, Phase, Record},
     remove,
 };
@@ -24,14 +24,14 @@ use crate::{
 /// How often everything is copied again that changed while it was copied: whoever is not paused may still say a word.
 const PASSES: u8 = 4;
 
-/// Copies until every copy has what its original has, and returns the originals.
-pub(crate) async fn copy(this: &Move<'_>, record: &mut Record, graph: Graph) -> Result<Graph> {
+/// Copies until every copy has what its original has.
+pub(crate) async fn copy(this: &Move<'_>, record: &mut Record, graph: Graph) -> Result<()> {
     let mut graph = graph;
     let mut differences = Vec::new();
     for _ in 0..PASSES {
         // A take-back at the same time lets everything here go on, and deletes what this has copied.
         record.ensure_stands(&this.here).await?;
-        pause::ensure_paused(&graph, &this.here.namespace)?;
+        ensure_movable(this, &graph)?;
         // A take-back has to find what was copied, so where it is written down before.
         let namespaces = read::namespaces(&graph, &this.here.namespace);
         if !namespaces.is_subset(&record.namespaces) {
@@ -46,7 +46,7 @@ pub(crate) async fn copy(this: &Move<'_>, record: &mut Record, graph: Graph) -> 
         if differences.is_empty() {
             let count = graph.moving().count();
             this.tell(&format!("compared {count} objects: all equal"));
-            return Ok(graph);
+            return Ok(());
         }
     }
     Err(Error::Stopped(format!(
@@ -77,6 +77,12 @@ pub(crate) fn forsaken<'a>(
         .collect();
     let left = copies.iter().filter(move |(uid, _)| !moving.contains(*uid));
     left.map(|(_, copy)| copy)
+}
+
+/// Refuses to go on if somebody lets something go on here, deletes it, or makes what is not provisioned yet.
+fn ensure_movable(this: &Move<'_>, graph: &Graph) -> Result<()> {
+    preflight::still(graph, &this.here.namespace)?;
+    pause::ensure_paused(graph, &this.here.namespace)
 }
 
 async fn ensure_namespaces(this: &Move<'_>, graph: &Graph) -> Result<()> {
@@ -226,8 +232,8 @@ async fn compare(this: &Move<'_>, graph: &Graph, record: &Record) -> Result<Vec<
 }
 
 /// The point of no return: from here on the copies are what counts.
-pub(crate) async fn commit(this: &Move<'_>, graph: &Graph, record: &mut Record) -> Result<()> {
-    pause::ensure_paused(graph, &this.here.namespace)?;
+pub(crate) async fn commit(this: &Move<'_>, record: &mut Record) -> Result<()> {
+    ensure_movable(this, &this.read().await?)?;
     record.enter(&this.here, Phase::Deleting).await?;
     this.tell("everything is there: what is here goes for good");
     Ok(())
@@ -258,7 +264,7 @@ pub(crate) async fn delete(
                     "{shown} was copied and stays here too: more than this namespace may need it"
                 ));
             } else if let Some(copy) = copies.get(node.item.uid()) {
-                going.extend(prepare(this, &node.item, copy, &uids).await?);
+                going.extend(prepare(this, &node.item, copy, &uids, &mut left).await?);
             } else {
                 left.push(format!(
                     "{shown} has no copy there, as it came after everything was compared or its copy was deleted: it stays here"
@@ -291,8 +297,14 @@ async fn uids(this: &Move<'_>, graph: &Graph, copies: &BTreeMap<String, Item>) -
     Ok(uids)
 }
 
-/// Takes from an original what holds it, once it is seen that its copy has everything; none: it is gone.
-async fn prepare(this: &Move<'_>, item: &Item, copy: &Item, uids: &Uids) -> Result<Option<Item>> {
+/// Takes from an original what holds it, once it is seen that its copy has everything; none: it is gone. Says what a person should know.
+async fn prepare(
+    this: &Move<'_>,
+    item: &Item,
+    copy: &Item,
+    uids: &Uids,
+    left: &mut Vec<String>,
+) -> Result<Option<Item>> {
     for _ in 0..PASSES {
         let found = this.here.same(item).await?;
         let Some(found) = found.filter(|found| found.uid() == item.uid()) else {
@@ -303,7 +315,16 @@ async fn prepare(this: &Move<'_>, item: &Item, copy: &Item, uids: &Uids) -> Resu
             // Somebody wrote it meanwhile, this command itself if nobody answered: it is compared once more.
             Err(error) if error.has_code(&[409]) => {}
             Err(error) if error.has_code(&[404]) => return Ok(None),
-            prepared => return prepared.map(Some),
+            prepared => {
+                let prepared = prepared?;
+                if remove::is_wanted_gone(&found) {
+                    left.push(format!(
+                        "{} was being deleted by somebody when it left, and its copy is not: delete it there",
+                        found.shown(&this.here.namespace)
+                    ));
+                }
+                return Ok(Some(prepared));
+            }
         }
     }
     Err(Error::Stopped(format!(

@@ -202,9 +202,8 @@ impl<'a> Move<'a> {
         };
         pause::pause(self, &graph, record).await?;
         let graph = pause::settle(self, |_| true).await?;
-        preflight::still(&graph, &self.here.namespace)?;
-        let graph = carry::copy(self, record, graph).await?;
-        carry::commit(self, &graph, record).await?;
+        carry::copy(self, record, graph).await?;
+        carry::commit(self, record).await?;
         Ok(warnings)
     }
 

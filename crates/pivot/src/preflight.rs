@@ -49,7 +49,8 @@ pub(crate) async fn check(this: &Move<'_>, graph: &Graph) -> Result<Vec<String>>
         problems.extend(rights::namespace(this.target).await.map_err(asked)?);
     }
     problems.extend(unmoved(graph, home));
-    problems.extend(unready(graph, home));
+    problems.extend(unprovisioned(graph, home));
+    problems.extend(paused(graph, home));
     if problems.is_empty() {
         problems.extend(occupied(this, graph).await?);
     }
@@ -67,9 +68,11 @@ pub(crate) async fn check(this: &Move<'_>, graph: &Graph) -> Result<Vec<String>>
     Ok(waiting.collect())
 }
 
-/// Refuses what became impossible until everything was paused.
+/// Refuses what became impossible since: somebody deleted something, or something came that is not provisioned yet.
 pub(crate) fn still(graph: &Graph, home: &str) -> Result<()> {
-    refuse(unmoved(graph, home))
+    let mut problems = unmoved(graph, home);
+    problems.extend(unprovisioned(graph, home));
+    refuse(problems)
 }
 
 pub(crate) fn refuse(problems: Vec<Problem>) -> Result<()> {
@@ -130,35 +133,39 @@ fn unmoved(graph: &Graph, home: &str) -> Vec<Problem> {
     problems
 }
 
-/// What is not provisioned yet, and what somebody paused.
-fn unready(graph: &Graph, home: &str) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    for item in graph.all() {
-        let shown = item.shown(home);
-        if (item.kind.is_cluster() || item.kind.is_machine())
-            && let Some((field, value, rule)) = contract::unprovisioned(item)
-        {
-            problems.push(Problem::new(
-                format!("{shown} {field}"),
-                value,
-                format!("{rule}, and what its provider is at would be forgotten"),
-                "wait until it is (windlass describe cluster says what it waits for), or delete it",
-            ));
-        }
-        if pause::is_foreign(item) {
-            let field = match item.annotation(contract::PAUSED) {
-                Some(_) => format!("metadata.annotations[{}]", contract::PAUSED),
-                None => "spec.paused".to_owned(),
-            };
-            problems.push(Problem::new(
-                format!("{shown} {field}"),
-                "",
-                "somebody paused it, and what a move pauses it lets go on",
-                "let it go on first, and pause it there afterwards",
-            ));
-        }
-    }
-    problems
+/// What is not provisioned yet.
+fn unprovisioned(graph: &Graph, home: &str) -> Vec<Problem> {
+    let items = graph
+        .all()
+        .filter(|item| item.kind.is_cluster() || item.kind.is_machine());
+    let problems = items.filter_map(|item| {
+        let (field, value, rule) = contract::unprovisioned(item)?;
+        Some(Problem::new(
+            format!("{} {field}", item.shown(home)),
+            value,
+            format!("{rule}, and what its provider is at would be forgotten"),
+            "wait until it is (windlass describe cluster says what it waits for), or delete it",
+        ))
+    });
+    problems.collect()
+}
+
+/// What somebody paused.
+fn paused(graph: &Graph, home: &str) -> Vec<Problem> {
+    let items = graph.all().filter(|item| pause::is_foreign(item));
+    let problems = items.map(|item| {
+        let field = match item.annotation(contract::PAUSED) {
+            Some(_) => format!("metadata.annotations[{}]", contract::PAUSED),
+            None => "spec.paused".to_owned(),
+        };
+        Problem::new(
+            format!("{} {field}", item.shown(home)),
+            "",
+            "somebody paused it, and what a move pauses it lets go on",
+            "let it go on first, and pause it there afterwards",
+        )
+    });
+    problems.collect()
 }
 
 /// Whether something stands in the way there.

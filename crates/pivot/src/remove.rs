@@ -109,6 +109,12 @@ async fn gone(place: &Place, item: &Item, deadline: Instant, patience: Patience)
     }
 }
 
+/// Whether somebody else deleted it, and its controllers hold it.
+pub(crate) fn is_wanted_gone(item: &Item) -> bool {
+    item.object.metadata.deletion_timestamp.is_some()
+        && item.annotation(contract::DELETE_FOR_MOVE).is_none()
+}
+
 /// Whether no controller holds it, and it says why.
 fn is_free(item: &Item) -> bool {
     item.annotation(contract::DELETE_FOR_MOVE).is_some() && held_by(item).is_empty()

@@ -8,7 +8,7 @@ use crate::{
     assert_moved, assert_untouched,
     sides::{HERE, How, INFRASTRUCTURE, Of, Stop, TEAM, THERE, patience},
     snapshot::{bare, snapshot},
-    world::{api, make},
+    world::{api, install, make, raise_small},
 };
 
 const CORE: &str = "cluster.x-k8s.io";
@@ -241,4 +241,69 @@ async fn an_original_that_is_written_while_it_goes_is_compared_once_more() {
     assert!(error.contains("MachineDeployment/c-md spec: "), "{error}");
     let held = snapshot(&here).await["MachineDeployment/c-md"]["metadata"]["finalizers"].clone();
     assert_eq!(held, json!(["cluster/md"]), "it is held as before");
+}
+
+/// Deletes an object that its controller still holds.
+async fn ask_to_delete(client: &kube::Client, kind: &str, name: &str) {
+    let api = api(client, CORE, kind, Some(TEAM));
+    drop(api.delete(name, &DeleteParams::default()).await.unwrap());
+}
+
+#[tokio::test]
+async fn what_somebody_deletes_while_it_is_copied_is_still_being_deleted() {
+    let (sides, _) = crate::small_sides().await;
+    let here = sides.here();
+    let deletes = async || ask_to_delete(&here, "Machine", "c-cp-a").await;
+    let (left, why) = undone(sides.carry_over_and(AT_A_COPY, deletes).await);
+    assert!(left.starts_with("taken back"), "{left}");
+    assert!(
+        why.contains("Machine/c-cp-a metadata.deletionTimestamp: it is being deleted"),
+        "{why}"
+    );
+    let machine = snapshot(&here).await["Machine/c-cp-a"].clone();
+    let metadata = &machine["metadata"];
+    assert!(metadata["deletionTimestamp"].is_string());
+    assert_eq!(metadata["finalizers"], json!(["machine.cluster.x-k8s.io"]));
+    assert_eq!(is_paused(&here).await, (false, false));
+    assert!(bare(&snapshot(&sides.there()).await).is_empty());
+}
+
+#[tokio::test]
+async fn what_somebody_deletes_after_the_point_of_no_return_is_told() {
+    let (sides, before) = crate::small_sides().await;
+    let here = sides.here();
+    let deletes = async || ask_to_delete(&here, "MachineSet", "c-md-1").await;
+    let moved = sides
+        .carry_over_and(AT_THE_DELETION, deletes)
+        .await
+        .unwrap();
+    let warnings = moved.warnings.join("\n");
+    assert!(
+        warnings.contains("MachineSet/c-md-1 was being deleted by somebody when it left"),
+        "{warnings}"
+    );
+    assert_moved(&sides, &before, "although it was being deleted").await;
+}
+
+#[tokio::test]
+async fn a_machine_that_comes_before_everything_is_paused_is_not_moved_half_made() {
+    let sides = crate::Sides::start().await;
+    let here = sides.here();
+    let set = raise_small(&here).await;
+    install(&sides.there(), "v0.3.0").await;
+    // After the checks, before the pause.
+    for (write, name) in [
+        (Of(HERE, Method::POST, "/configmaps"), "early"),
+        (AT_A_COPY, "late"),
+    ] {
+        let spec = json!({"spec": {"clusterName": "c"}});
+        let comes = async || drop(make(&here, CORE, "Machine", name, Some(&set), spec).await);
+        let (left, why) = undone(sides.carry_over_and(write, comes).await);
+        assert!(left.starts_with("taken back"), "{left}");
+        let half_made = format!("Machine/{name} status.nodeRef: its node has not joined");
+        assert!(why.contains(&half_made), "{why}");
+        assert_eq!(is_paused(&here).await, (false, false));
+        assert!(bare(&snapshot(&sides.there()).await).is_empty());
+        delete(&here, CORE, "Machine", name).await;
+    }
 }
