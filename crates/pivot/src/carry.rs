@@ -1,6 +1,6 @@
 //! Copies, comparison, the point of no return, and what follows it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
@@ -16,7 +16,7 @@ use crate::{
     graph::{Graph, Node},
     pause,
     place::{Item, Place},
-    read,
+    preflight, read,
     record::{NAME, Phase, Record},
     remove,
 };
@@ -24,17 +24,21 @@ use crate::{
 /// How often everything is copied again that changed while it was copied: whoever is not paused may still say a word.
 const PASSES: u8 = 4;
 
-/// Copies until every copy has what its original has, and returns the originals.
-pub(crate) async fn copy(this: &Move<'_>, record: &mut Record, graph: Graph) -> Result<Graph> {
+/// Copies until every copy has what its original has.
+pub(crate) async fn copy(this: &Move<'_>, record: &mut Record, graph: Graph) -> Result<()> {
     let mut graph = graph;
     let mut differences = Vec::new();
     for _ in 0..PASSES {
+        // A take-back at the same time lets everything here go on, and deletes what this has copied.
+        record.ensure_stands(&this.here).await?;
+        ensure_movable(this, &graph)?;
         // A take-back has to find what was copied, so where it is written down before.
         let namespaces = read::namespaces(&graph, &this.here.namespace);
         if !namespaces.is_subset(&record.namespaces) {
             record.namespaces.extend(namespaces);
             record.write(&this.here).await?;
         }
+        remove_forsaken(this, &graph, record).await?;
         ensure_namespaces(this, &graph).await?;
         pass(this, &graph).await?;
         graph = this.read().await?;
@@ -42,7 +46,7 @@ pub(crate) async fn copy(this: &Move<'_>, record: &mut Record, graph: Graph) -> 
         if differences.is_empty() {
             let count = graph.moving().count();
             this.tell(&format!("compared {count} objects: all equal"));
-            return Ok(graph);
+            return Ok(());
         }
     }
     Err(Error::Stopped(format!(
@@ -50,6 +54,35 @@ pub(crate) async fn copy(this: &Move<'_>, record: &mut Record, graph: Graph) -> 
          same command again",
         differences.join("; ")
     )))
+}
+
+/// Deletes the copies of what is no longer here: at the end of the move they would come to life with the others.
+async fn remove_forsaken(this: &Move<'_>, graph: &Graph, record: &Record) -> Result<()> {
+    let copies = read::copies(&this.there, &this.kinds, &record.namespaces, &this.origin).await?;
+    let forsaken: Vec<_> = forsaken(graph, &copies).cloned().collect();
+    for copy in &forsaken {
+        ensure(!is_live(copy), || live(&copy.shown(&this.here.namespace)))?;
+    }
+    remove::copies(&this.there, forsaken, this.patience, this.tell).await
+}
+
+/// The copies of what does not move, or not any more.
+pub(crate) fn forsaken<'a>(
+    graph: &Graph,
+    copies: &'a BTreeMap<String, Item>,
+) -> impl Iterator<Item = &'a Item> {
+    let moving: BTreeSet<_> = graph
+        .moving()
+        .map(|node| node.item.uid().to_owned())
+        .collect();
+    let left = copies.iter().filter(move |(uid, _)| !moving.contains(*uid));
+    left.map(|(_, copy)| copy)
+}
+
+/// Refuses to go on if somebody lets something go on here, deletes it, or makes what is not provisioned yet.
+fn ensure_movable(this: &Move<'_>, graph: &Graph) -> Result<()> {
+    preflight::still(graph, &this.here.namespace)?;
+    pause::ensure_paused(graph, &this.here.namespace)
 }
 
 async fn ensure_namespaces(this: &Move<'_>, graph: &Graph) -> Result<()> {
@@ -191,29 +224,38 @@ async fn compare(this: &Move<'_>, graph: &Graph, record: &Record) -> Result<Vec<
             None => differences.push(format!("{shown} is not there")),
         }
     }
+    differences.extend(forsaken(graph, &copies).map(|copy| {
+        let shown = copy.shown(&this.here.namespace);
+        format!("{shown} is there and no longer here")
+    }));
     Ok(differences)
 }
 
 /// The point of no return: from here on the copies are what counts.
-pub(crate) async fn commit(this: &Move<'_>, graph: &Graph, record: &mut Record) -> Result<()> {
-    for item in pause::pausable(graph) {
-        ensure(pause::is_own(item) && contract::is_paused(item), || {
-            let shown = item.shown(&this.here.namespace);
-            format!(
-                "{shown} was let go on by somebody while it was moved, so it may have changed; start the same command again"
-            )
-        })?;
-    }
+pub(crate) async fn commit(this: &Move<'_>, record: &mut Record) -> Result<()> {
+    ensure_movable(this, &this.read().await?)?;
     record.enter(&this.here, Phase::Deleting).await?;
     this.tell("everything is there: what is here goes for good");
     Ok(())
 }
 
 /// Deletes what was moved, owners after what they own. Says what stays, and why.
-pub(crate) async fn delete(this: &Move<'_>, graph: &Graph, record: &Record) -> Result<Vec<String>> {
-    let copies = read::copies(&this.there, &this.kinds, &record.namespaces, &this.origin).await?;
+pub(crate) async fn delete(
+    this: &Move<'_>,
+    graph: &Graph,
+    copies: &BTreeMap<String, Item>,
+    record: &Record,
+) -> Result<Vec<String>> {
+    let uids = uids(this, graph, copies).await?;
+    // Nothing is deleted if something would be lost that is known now.
+    for node in graph.moving().filter(|node| !node.stays()) {
+        if let Some(copy) = copies.get(node.item.uid()) {
+            ensure_nothing_lost(this, &node.item, copy, &uids)?;
+        }
+    }
     let mut left = Vec::new();
     for group in graph.groups().rev() {
+        pause::ensure_still(this, record).await?;
         let mut going = Vec::new();
         for node in group {
             let shown = node.item.shown(&this.here.namespace);
@@ -221,8 +263,8 @@ pub(crate) async fn delete(this: &Move<'_>, graph: &Graph, record: &Record) -> R
                 left.push(format!(
                     "{shown} was copied and stays here too: more than this namespace may need it"
                 ));
-            } else if copies.contains_key(node.item.uid()) {
-                going.push(node.item.clone());
+            } else if let Some(copy) = copies.get(node.item.uid()) {
+                going.extend(prepare(this, &node.item, copy, &uids, &mut left).await?);
             } else {
                 left.push(format!(
                     "{shown} has no copy there, as it came after everything was compared or its copy was deleted: it stays here"
@@ -233,6 +275,74 @@ pub(crate) async fn delete(this: &Move<'_>, graph: &Graph, record: &Record) -> R
     }
     left.reverse();
     Ok(left)
+}
+
+/// The copies of all that has one, and what serves as such.
+async fn uids(this: &Move<'_>, graph: &Graph, copies: &BTreeMap<String, Item>) -> Result<Uids> {
+    let mut uids = Uids::new();
+    for node in graph.moving() {
+        let item = &node.item;
+        let there = match copies.get(item.uid()) {
+            Some(copy) => Some(copy.clone()),
+            None => this
+                .there
+                .same(item)
+                .await?
+                .filter(|there| serves(node, there)),
+        };
+        if let Some(there) = there {
+            uids.insert(item.uid().to_owned(), there.uid().to_owned());
+        }
+    }
+    Ok(uids)
+}
+
+/// Takes from an original what holds it, once it is seen that its copy has everything; none: it is gone. Says what a person should know.
+async fn prepare(
+    this: &Move<'_>,
+    item: &Item,
+    copy: &Item,
+    uids: &Uids,
+    left: &mut Vec<String>,
+) -> Result<Option<Item>> {
+    for _ in 0..PASSES {
+        let found = this.here.same(item).await?;
+        let Some(found) = found.filter(|found| found.uid() == item.uid()) else {
+            return Ok(None);
+        };
+        ensure_nothing_lost(this, &found, copy, uids)?;
+        match remove::prepare(&this.here, &found).await {
+            // Somebody wrote it meanwhile, this command itself if nobody answered: it is compared once more.
+            Err(error) if error.has_code(&[409]) => {}
+            Err(error) if error.has_code(&[404]) => return Ok(None),
+            prepared => {
+                let prepared = prepared?;
+                if remove::is_wanted_gone(&found) {
+                    left.push(format!(
+                        "{} was being deleted by somebody when it left, and its copy is not: delete it there",
+                        found.shown(&this.here.namespace)
+                    ));
+                }
+                return Ok(Some(prepared));
+            }
+        }
+    }
+    Err(Error::Stopped(format!(
+        "{} is written again and again while it is to be deleted here; see who writes it, then start the same command again",
+        item.shown(&this.here.namespace)
+    )))
+}
+
+fn ensure_nothing_lost(this: &Move<'_>, item: &Item, copy: &Item, uids: &Uids) -> Result<()> {
+    let lost = copy::lost(item, &this.origin, uids, copy);
+    lost.map_or(Ok(()), |field| {
+        Err(Error::Stopped(format!(
+            "{} {field}: it was changed here after everything was compared, and its copy there, which is what counts now, has not that; \
+             it is not deleted. See what else was changed here meanwhile; give the copy what it lacks, or the object here what the copy \
+             has, then start the same command again",
+            item.shown(&this.here.namespace)
+        )))
+    })
 }
 
 /// Makes the copies objects like any other: last the classes and then the clusters, which go on by it. Says what arrived.

@@ -11,7 +11,8 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    pause::OWN_PAUSE,
+    contract,
+    pause::{self, OWN_PAUSE},
     place::{FIELD_MANAGER, Item, Place},
 };
 
@@ -51,6 +52,7 @@ pub(crate) fn is_any_copy(item: &Item) -> bool {
 }
 
 /// What the copy of an object is to be: with the copies of its owners as its owners, and without a status, which controllers make anew.
+/// It is paused whatever its original says by now: only the end of a move lets it go on.
 pub(crate) fn copy(item: &Item, origin: &Origin, uids: &Uids) -> Item {
     let original = &item.object;
     let mut annotations = original.annotations().clone();
@@ -64,6 +66,15 @@ pub(crate) fn copy(item: &Item, origin: &Origin, uids: &Uids) -> Item {
     let mut data = original.data.clone();
     if let Some(fields) = data.as_object_mut() {
         fields.remove("status");
+    }
+    if contract::is_pausable(item) {
+        annotations.insert(OWN_PAUSE.to_owned(), pause::before(item).to_owned());
+    }
+    if item.kind.is_cluster() {
+        data["spec"]["paused"] = json!(true);
+    } else if item.kind.is_cluster_class() {
+        let value = annotations.entry(contract::PAUSED.to_owned());
+        value.or_default();
     }
     let resource = &item.kind.resource;
     Item {
@@ -127,6 +138,29 @@ pub(crate) fn lack(wanted: &Item, stored: &Item) -> Option<String> {
     is_within(&view(wanted), &view(stored), "")
 }
 
+/// What of an original is lost with it, if anything, when it is deleted. What a move itself writes to originals is not looked at, nor
+/// whether the copy is still paused: after the point of no return it is what counts.
+pub(crate) fn lost(original: &Item, origin: &Origin, uids: &Uids, stored: &Item) -> Option<String> {
+    let mut wanted = copy(original, origin, uids);
+    let metadata = &mut wanted.object.metadata;
+    // They were taken away if an earlier call was stopped before it deleted the original.
+    metadata
+        .finalizers
+        .clone_from(&stored.object.metadata.finalizers);
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.remove(contract::DELETE_FOR_MOVE);
+    if contract::is_pausable(original) {
+        annotations.remove(OWN_PAUSE);
+        annotations.remove(contract::PAUSED);
+    }
+    if original.kind.is_cluster()
+        && let Some(spec) = wanted.object.data["spec"].as_object_mut()
+    {
+        spec.remove("paused");
+    }
+    lack(&wanted, stored)
+}
+
 fn view(item: &Item) -> Value {
     let mut data = item.object.data.clone();
     if let Some(fields) = data.as_object_mut() {
@@ -178,7 +212,7 @@ fn is_empty(value: &Value) -> bool {
 /// The patch with which a copy becomes an object like any other, and goes on if this move had paused its original.
 pub(crate) fn release(copy: &Item) -> Value {
     let mut patch =
-        crate::pause::resumption(copy).unwrap_or_else(|| json!({"metadata": {"annotations": {}}}));
+        pause::resumption(copy).unwrap_or_else(|| json!({"metadata": {"annotations": {}}}));
     patch["metadata"]["annotations"][PIVOT_FROM] = Value::Null;
     patch["metadata"]["annotations"][OWN_PAUSE] = Value::Null;
     patch

@@ -18,7 +18,8 @@
 //! # How it is resumed
 //! `record::Record` says what phase a move is in. Within a phase each step looks at what is there before it writes: a copy carries the uid
 //! of its original until everything here is gone. Objects here go in the reverse order of owners, so what is left of an interrupted
-//! deletion is still a whole graph, and reading it anew gives the same answers.
+//! deletion is still a whole graph, and reading it anew gives the same answers. Before each group goes it is looked at once more: here has
+//! to be paused, and each copy to have what its original has.
 //!
 //! # Source
 //! Cluster API v1.14, `cmd/clusterctl/client/cluster`: `mover.go` and `objectgraph.go`; `docs/book/src/developer/providers/contracts/clusterctl.md`.
@@ -185,7 +186,7 @@ impl<'a> Move<'a> {
     ) -> Result<(Record, Vec<String>)> {
         match self.try_to_bring(&mut record, checked).await {
             Ok(warnings) => Ok((record, warnings)),
-            Err(source) => Err(take_back::after(self, source).await),
+            Err(source) => Err(take_back::after(self, &record, source).await),
         }
     }
 
@@ -200,17 +201,20 @@ impl<'a> Move<'a> {
             None => preflight::check(self, &graph).await?,
         };
         pause::pause(self, &graph, record).await?;
-        let graph = pause::settle(self).await?;
-        preflight::still(&graph, &self.here.namespace)?;
-        let graph = carry::copy(self, record, graph).await?;
-        carry::commit(self, &graph, record).await?;
+        let graph = pause::settle(self, |_| true).await?;
+        carry::copy(self, record, graph).await?;
+        carry::commit(self, record).await?;
         Ok(warnings)
     }
 
     /// What follows the point of no return: the same wherever it is begun.
     async fn finish(&self, record: Record, mut warnings: Vec<String>) -> Result<Summary> {
-        let graph = self.read().await?;
-        let left = carry::delete(self, &graph, &record).await?;
+        // Somebody may have let it go on since, above all if an earlier call was stopped.
+        pause::again(self, &record).await?;
+        let copies =
+            read::copies(&self.there, &self.kinds, &record.namespaces, &self.origin).await?;
+        let graph = pause::settle(self, |item| copies.contains_key(item.uid())).await?;
+        let left = carry::delete(self, &graph, &copies, &record).await?;
         self.warn(&left);
         warnings.extend(left);
         let moved = carry::release(self, &record).await?;

@@ -84,15 +84,21 @@ fn pausing(item: &Item) -> Value {
     // What somebody pauses at this moment is theirs: the version tells.
     let version = item.object.resource_version();
     if item.kind.is_cluster() {
-        let before = &item.object.data["spec"]["paused"];
-        let before = if *before == false { FALSE } else { "" };
         json!({
-            "metadata": {"resourceVersion": version, "annotations": {OWN_PAUSE: before}},
+            "metadata": {"resourceVersion": version, "annotations": {OWN_PAUSE: before(item)}},
             "spec": {"paused": true},
         })
     } else {
         json!({"metadata": {"resourceVersion": version, "annotations": {OWN_PAUSE: "", contract::PAUSED: ""}}})
     }
+}
+
+/// What [`OWN_PAUSE`] says of an object: what stood in `spec.paused` before a move paused it for the first time.
+pub(crate) fn before(item: &Item) -> &str {
+    let now = &item.object.data["spec"]["paused"];
+    let is_false = item.kind.is_cluster() && *now == false;
+    item.annotation(OWN_PAUSE)
+        .unwrap_or(if is_false { FALSE } else { "" })
 }
 
 /// The patch with which something goes on that a move paused; none for what it did not.
@@ -117,18 +123,7 @@ pub(crate) async fn resume(
     record: &Record,
     tell: Tell<'_>,
 ) -> Result<()> {
-    for paused in &record.paused {
-        let mut kinds = kinds.iter();
-        let is_it = |kind: &&Arc<Kind>| kind.is(clusterctl::describe::CORE, &paused.kind);
-        let Some(kind) = kinds.find(is_it) else {
-            continue;
-        };
-        let found = here
-            .get(kind, Some(&paused.namespace), &paused.name)
-            .await?;
-        let Some(found) = found else {
-            continue;
-        };
+    for found in recorded(here, kinds, record).await? {
         if let Some(patch) = resumption(&found) {
             match here.patch(&found, patch).await {
                 // It went meanwhile.
@@ -145,13 +140,65 @@ pub(crate) async fn resume(
     Ok(())
 }
 
-/// Waits until nobody asks to wait and everything says that it is paused, and returns what is there then.
-pub(crate) async fn settle(this: &Move<'_>) -> Result<Graph> {
+/// What there still is of what a move paused.
+async fn recorded(here: &Place, kinds: &[Arc<Kind>], record: &Record) -> Result<Vec<Item>> {
+    let mut items = Vec::new();
+    for paused in &record.paused {
+        let mut kinds = kinds.iter();
+        let is_it = |kind: &&Arc<Kind>| kind.is(clusterctl::describe::CORE, &paused.kind);
+        if let Some(kind) = kinds.find(is_it) {
+            let found = here.get(kind, Some(&paused.namespace), &paused.name);
+            items.extend(found.await?);
+        }
+    }
+    Ok(items)
+}
+
+/// Pauses again what somebody let go on after the point of no return.
+pub(crate) async fn again(this: &Move<'_>, record: &Record) -> Result<()> {
+    for item in recorded(&this.here, &this.kinds, record).await? {
+        // Whoever paused it instead: nothing works on it.
+        if !contract::is_paused(&item) {
+            pause_one(&this.here, &item).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to delete more here if somebody let something go on: what was deleted already might be made anew.
+pub(crate) async fn ensure_still(this: &Move<'_>, record: &Record) -> Result<()> {
+    for item in recorded(&this.here, &this.kinds, record).await? {
+        ensure(contract::is_paused(&item), || {
+            format!(
+                "{} was let go on by somebody while what was moved is deleted here, so it may have changed; see who does that, then start \
+                 the same command again, which pauses it and compares what is left",
+                item.shown(&this.here.namespace)
+            )
+        })?;
+    }
+    Ok(())
+}
+
+/// Refuses to go on if somebody let something go on here, and so may have changed it.
+pub(crate) fn ensure_paused(graph: &Graph, home: &str) -> Result<()> {
+    for item in pausable(graph) {
+        ensure(is_own(item) && contract::is_paused(item), || {
+            let shown = item.shown(home);
+            format!(
+                "{shown} was let go on by somebody while it was moved, so it may have changed; start the same command again"
+            )
+        })?;
+    }
+    Ok(())
+}
+
+/// Waits until nobody asks to wait and everything that leaves says that it is paused, and returns what is there then.
+pub(crate) async fn settle(this: &Move<'_>, leaves: impl Fn(&Item) -> bool) -> Result<Graph> {
     let deadline = Instant::now() + this.patience.settle;
     let mut told = Vec::new();
     loop {
         let graph = this.read().await?;
-        let waits = waits(&graph, &this.here.namespace);
+        let waits = waits(&graph, &leaves, &this.here.namespace);
         if waits.is_empty() {
             return Ok(graph);
         }
@@ -172,9 +219,9 @@ pub(crate) async fn settle(this: &Move<'_>) -> Result<Graph> {
 }
 
 /// What is waited for, a line each.
-fn waits(graph: &Graph, home: &str) -> Vec<String> {
+fn waits(graph: &Graph, leaves: impl Fn(&Item) -> bool, home: &str) -> Vec<String> {
     let mut waits = Vec::new();
-    for node in graph.moving() {
+    for node in graph.moving().filter(|node| leaves(&node.item)) {
         let shown = node.item.shown(home);
         if node.item.annotation(contract::BLOCK_MOVE).is_some() {
             waits.push(format!(

@@ -9,6 +9,7 @@ use crate::{
     graph::Graph,
     pause,
     place::{Item, Place},
+    read,
     record::{self, Record},
 };
 
@@ -48,7 +49,8 @@ pub(crate) async fn check(this: &Move<'_>, graph: &Graph) -> Result<Vec<String>>
         problems.extend(rights::namespace(this.target).await.map_err(asked)?);
     }
     problems.extend(unmoved(graph, home));
-    problems.extend(unready(graph, home));
+    problems.extend(unprovisioned(graph, home));
+    problems.extend(paused(graph, home));
     if problems.is_empty() {
         problems.extend(occupied(this, graph).await?);
     }
@@ -66,9 +68,11 @@ pub(crate) async fn check(this: &Move<'_>, graph: &Graph) -> Result<Vec<String>>
     Ok(waiting.collect())
 }
 
-/// Refuses what became impossible until everything was paused.
+/// Refuses what became impossible since: somebody deleted something, or something came that is not provisioned yet.
 pub(crate) fn still(graph: &Graph, home: &str) -> Result<()> {
-    refuse(unmoved(graph, home))
+    let mut problems = unmoved(graph, home);
+    problems.extend(unprovisioned(graph, home));
+    refuse(problems)
 }
 
 pub(crate) fn refuse(problems: Vec<Problem>) -> Result<()> {
@@ -129,45 +133,56 @@ fn unmoved(graph: &Graph, home: &str) -> Vec<Problem> {
     problems
 }
 
-/// What is not provisioned yet, and what somebody paused.
-fn unready(graph: &Graph, home: &str) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    for item in graph.all() {
-        let shown = item.shown(home);
-        if (item.kind.is_cluster() || item.kind.is_machine())
-            && let Some((field, value, rule)) = contract::unprovisioned(item)
-        {
-            problems.push(Problem::new(
-                format!("{shown} {field}"),
-                value,
-                format!("{rule}, and what its provider is at would be forgotten"),
-                "wait until it is (windlass describe cluster says what it waits for), or delete it",
-            ));
-        }
-        if pause::is_foreign(item) {
-            let field = match item.annotation(contract::PAUSED) {
-                Some(_) => format!("metadata.annotations[{}]", contract::PAUSED),
-                None => "spec.paused".to_owned(),
-            };
-            problems.push(Problem::new(
-                format!("{shown} {field}"),
-                "",
-                "somebody paused it, and what a move pauses it lets go on",
-                "let it go on first, and pause it there afterwards",
-            ));
-        }
-    }
-    problems
+/// What is not provisioned yet.
+fn unprovisioned(graph: &Graph, home: &str) -> Vec<Problem> {
+    let items = graph
+        .all()
+        .filter(|item| item.kind.is_cluster() || item.kind.is_machine());
+    let problems = items.filter_map(|item| {
+        let (field, value, rule) = contract::unprovisioned(item)?;
+        Some(Problem::new(
+            format!("{} {field}", item.shown(home)),
+            value,
+            format!("{rule}, and what its provider is at would be forgotten"),
+            "wait until it is (windlass describe cluster says what it waits for), or delete it",
+        ))
+    });
+    problems.collect()
+}
+
+/// What somebody paused.
+fn paused(graph: &Graph, home: &str) -> Vec<Problem> {
+    let items = graph.all().filter(|item| pause::is_foreign(item));
+    let problems = items.map(|item| {
+        let field = match item.annotation(contract::PAUSED) {
+            Some(_) => format!("metadata.annotations[{}]", contract::PAUSED),
+            None => "spec.paused".to_owned(),
+        };
+        Problem::new(
+            format!("{} {field}", item.shown(home)),
+            "",
+            "somebody paused it, and what a move pauses it lets go on",
+            "let it go on first, and pause it there afterwards",
+        )
+    });
+    problems.collect()
 }
 
 /// Whether something stands in the way there.
 async fn occupied(this: &Move<'_>, graph: &Graph) -> Result<Vec<Problem>> {
-    let mut problems = Vec::new();
+    let namespaces = read::namespaces(graph, &this.here.namespace);
+    let copies = read::copies(&this.there, &this.kinds, &namespaces, &this.origin).await?;
+    // Those of an earlier move that was given up: they go, unless one acts.
+    let (acting, forsaken): (Vec<_>, Vec<_>) =
+        carry::forsaken(graph, &copies).partition(|copy| carry::is_live(copy));
+    let acting = acting.into_iter().map(|copy| acts(this, copy));
+    let mut problems: Vec<_> = acting.collect();
     for node in graph.moving() {
         let Some(existing) = this.there.same(&node.item).await? else {
             continue;
         };
-        if carry::serves(node, &existing) {
+        let goes = forsaken.iter().any(|copy| copy.uid() == existing.uid());
+        if goes || carry::serves(node, &existing) {
             continue;
         }
         if carry::check_own(this, &node.item, &existing).is_err() {
@@ -188,17 +203,22 @@ async fn occupied(this: &Move<'_>, graph: &Graph) -> Result<Vec<Problem>> {
 fn in_the_way(this: &Move<'_>, item: &Item, existing: &Item) -> Problem {
     let shown = item.shown(&this.here.namespace);
     if this.origin.is_copy(existing, item) {
-        return Problem::new(
-            format!("{shown} spec.paused"),
-            "",
-            "its copy there was let go on before the move had ended, so two management clusters may act on it",
-            "set spec.paused to true there, and see that nothing was made there",
-        );
+        return acts(this, existing);
     }
     Problem::new(
         format!("{shown} metadata.name"),
         item.name(),
         "there is another object of that name there",
         "delete it there, or rename one of them",
+    )
+}
+
+fn acts(this: &Move<'_>, copy: &Item) -> Problem {
+    let shown = copy.shown(&this.here.namespace);
+    Problem::new(
+        format!("{shown} spec.paused"),
+        "",
+        "its copy there was let go on before the move had ended, so two management clusters may act on it",
+        "set spec.paused to true there, and see that nothing was made there",
     )
 }

@@ -151,17 +151,19 @@ impl Record {
                 let is_written = found
                     .as_ref()
                     .is_some_and(|found| found.says_the_same(self));
-                ensure(is_written, || {
-                    format!(
-                        "ConfigMap/{NAME} was changed by another command at the same time: only one may move the namespace or take \
-                         its move back; look at its data.phase, then start the one that you want again"
-                    )
-                })?;
+                ensure(is_written, changed)?;
                 self.stored = found.and_then(|found| found.stored);
             }
             written => self.stored = Some(written?),
         }
         Ok(())
+    }
+
+    /// Refuses to go on if another command ended the move, or takes it back.
+    pub(crate) async fn ensure_stands(&self, place: &Place) -> Result<()> {
+        let found = Self::find(place).await?;
+        let stands = found.is_some_and(|found| found.says_the_same(self));
+        ensure(stands, changed)
     }
 
     fn says_the_same(&self, other: &Self) -> bool {
@@ -204,4 +206,11 @@ impl Record {
             "name the kubeconfig of that one, or take that move back first with --abort (without --to-kubeconfig if that API is lost)",
         )]))
     }
+}
+
+fn changed() -> String {
+    format!(
+        "ConfigMap/{NAME} was changed by another command at the same time: only one may move the namespace or take its move back; look \
+         at its data.phase, then start the one that you want again"
+    )
 }

@@ -2,12 +2,13 @@
 //! deletes machines, and what they own is orphaned, so that the garbage collector takes nothing else.
 
 use kube::ResourceExt;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
     Patience, Tell, contract,
     error::{Result, ensure},
+    graph::owners_first,
     place::{Item, Place},
 };
 
@@ -40,21 +41,46 @@ pub(crate) async fn remove(
     Ok(())
 }
 
+/// Deletes copies, each before its owners.
+pub(crate) async fn copies(
+    place: &Place,
+    copies: Vec<Item>,
+    patience: Patience,
+    tell: Tell<'_>,
+) -> Result<()> {
+    for group in owners_first(copies).into_iter().rev() {
+        remove(place, group, patience, tell).await?;
+    }
+    Ok(())
+}
+
 /// Takes the finalizers of controllers away, and says why; false: it is gone.
 async fn let_go(place: &Place, item: &Item) -> Result<bool> {
-    let is_annotated = item.annotation(contract::DELETE_FOR_MOVE).is_some();
-    if is_annotated && held_by(item).is_empty() {
+    if is_free(item) {
         return Ok(true);
     }
-    // One write, so that no controller sees an object without a finalizer and without the reason.
-    let patch = json!({"metadata": {
-        "annotations": {contract::DELETE_FOR_MOVE: ""},
-        "finalizers": of_collector(item),
-    }});
-    match place.patch(item, patch).await {
+    match place.patch(item, letting_go(item)).await {
         Err(error) if error.has_code(&[404, 409]) => Ok(false),
         patched => patched.map(|_| true),
     }
+}
+
+/// As the deletion does, takes the finalizers of controllers away, if the object is as it was read; 409: it is not.
+pub(crate) async fn prepare(place: &Place, item: &Item) -> Result<Item> {
+    if is_free(item) {
+        return Ok(item.clone());
+    }
+    let mut patch = letting_go(item);
+    patch["metadata"]["resourceVersion"] = json!(item.object.resource_version());
+    place.patch(item, patch).await
+}
+
+fn letting_go(item: &Item) -> Value {
+    // One write, so that no controller sees an object without a finalizer and without the reason.
+    json!({"metadata": {
+        "annotations": {contract::DELETE_FOR_MOVE: ""},
+        "finalizers": of_collector(item),
+    }})
 }
 
 async fn gone(place: &Place, item: &Item, deadline: Instant, patience: Patience) -> Result<()> {
@@ -81,6 +107,17 @@ async fn gone(place: &Place, item: &Item, deadline: Instant, patience: Patience)
         })?;
         tokio::time::sleep(patience.look / OFTENER).await;
     }
+}
+
+/// Whether somebody else deleted it, and its controllers hold it.
+pub(crate) fn is_wanted_gone(item: &Item) -> bool {
+    item.object.metadata.deletion_timestamp.is_some()
+        && item.annotation(contract::DELETE_FOR_MOVE).is_none()
+}
+
+/// Whether no controller holds it, and it says why.
+fn is_free(item: &Item) -> bool {
+    item.annotation(contract::DELETE_FOR_MOVE).is_some() && held_by(item).is_empty()
 }
 
 /// The finalizers of controllers.

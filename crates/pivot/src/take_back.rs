@@ -1,8 +1,8 @@
 //! `windlass move --cluster-api --abort`, and what a move does that cannot go on: here goes on, the copies go.
 //!
-//! The phase of the record is changed first: a move that is at work at the same time cannot pass its point of no return then. What is here
-//! goes on before the copies are deleted, because the other side may be why a move was stopped. Until they are gone the copies are
-//! paused, so nothing acts twice.
+//! The phase of the record is changed first: a move that is at work at the same time cannot pass its point of no return then. Then the
+//! copies are looked at: if somebody let one go on, what is here stays paused. What is here goes on before the copies are deleted, and
+//! also if the other side does not answer, which may be why a move was stopped: until they are gone the copies are paused.
 
 use std::sync::Arc;
 
@@ -13,10 +13,9 @@ use crate::{
     Move, Patience, Tell, carry,
     copy::Origin,
     error::{Error, Result, ensure},
-    graph::owners_first,
     kind::{self, Kind},
     pause,
-    place::Place,
+    place::{Item, Place},
     preflight, read,
     record::{NAME, Phase, Record},
     remove,
@@ -73,19 +72,23 @@ pub(crate) async fn go_on(this: &Move<'_>, record: Record) -> Result<()> {
 }
 
 /// Takes back what a move did that cannot go on; says so, and why it could not.
-pub(crate) async fn after(this: &Move<'_>, stopped: Error) -> Error {
-    let left = match undo_if_possible(this).await {
-        Ok(true) => {
+pub(crate) async fn after(this: &Move<'_>, record: &Record, stopped: Error) -> Error {
+    let left = match undo_if_possible(this, record).await {
+        Ok(Found::Undone) => {
             "taken back: nothing is paused here, and the copies there were deleted; start the same command again when the reason is \
              mended"
                 .to_owned()
         }
-        Ok(false) => format!(
-            "ConfigMap/{NAME} says that it passed its point of no return, or another command ended it; start the same command again"
+        Ok(Found::Ended) => format!(
+            "ConfigMap/{NAME} is gone, so another command ended the move or took it back: what this one had still paused here goes on, \
+             and what it had still copied was deleted"
+        ),
+        Ok(Found::Passed) => format!(
+            "ConfigMap/{NAME} says that it passed its point of no return; start the same command again"
         ),
         Err(error) => format!(
-            "it could not be taken back completely ({}); nothing of it acts there, and ConfigMap/{NAME} here remembers what is left: end it \
-             with --abort, or start the same command again",
+            "it could not be taken back completely ({}): what it paused here may still be paused, and copies may still be there; \
+             ConfigMap/{NAME} here remembers what is left: end it with --abort, or start the same command again",
             chain(&error)
         ),
     };
@@ -95,13 +98,30 @@ pub(crate) async fn after(this: &Move<'_>, stopped: Error) -> Error {
     }
 }
 
-async fn undo_if_possible(this: &Move<'_>) -> Result<bool> {
+/// How far a move was that stopped.
+enum Found {
+    /// Not at its point of no return: it was taken back.
+    Undone,
+    /// Behind it.
+    Passed,
+    /// Another command had ended it or taken it back.
+    Ended,
+}
+
+async fn undo_if_possible(this: &Move<'_>, known: &Record) -> Result<Found> {
+    let undoing = Undoing::of(this);
     match Record::find(&this.here).await? {
-        Some(record) if record.phase != Phase::Deleting => {
-            Undoing::of(this).undo(Some(&this.there), record).await?;
-            Ok(true)
+        Some(record) if record.phase == Phase::Deleting => Ok(Found::Passed),
+        Some(record) => {
+            undoing.undo(Some(&this.there), record).await?;
+            Ok(Found::Undone)
         }
-        _ => Ok(false),
+        // The other command did not see what this one wrote after it. Copies of a move that was ended are none any more.
+        None => {
+            undoing.resume(Some(&this.there), known).await?;
+            undoing.delete_copies(&this.there, known).await?;
+            Ok(Found::Ended)
+        }
     }
 }
 
@@ -124,7 +144,7 @@ impl<'a> Undoing<'a> {
         }
     }
 
-    /// Lets go on here, deletes the copies, and says which they were.
+    /// Lets go on here unless a copy acts, deletes the copies, and says which they were.
     async fn undo(&self, there: Option<&Place>, mut record: Record) -> Result<Vec<String>> {
         ensure(record.phase != Phase::Deleting, || {
             format!(
@@ -138,7 +158,7 @@ impl<'a> Undoing<'a> {
         if record.phase != Phase::TakingBack {
             record.enter(self.here, Phase::TakingBack).await?;
         }
-        pause::resume(self.here, self.kinds, &record, self.tell).await?;
+        self.resume(there, &record).await?;
         let mut deleted = Vec::new();
         if let Some(there) = there {
             deleted = self.delete_copies(there, &record).await?;
@@ -147,17 +167,33 @@ impl<'a> Undoing<'a> {
         Ok(deleted)
     }
 
-    async fn delete_copies(&self, there: &Place, record: &Record) -> Result<Vec<String>> {
+    /// Lets go on here what the move paused, unless its copy acts.
+    async fn resume(&self, there: Option<&Place>, record: &Record) -> Result<()> {
+        if let Some(there) = there {
+            match self.idle_copies(there, record).await {
+                // Nobody answers: that must not keep everything paused here.
+                Err(error) if error.is_passing() => {}
+                copies => drop(copies?),
+            }
+        }
+        pause::resume(self.here, self.kinds, record, self.tell).await
+    }
+
+    /// The copies, none of which acts.
+    async fn idle_copies(&self, there: &Place, record: &Record) -> Result<Vec<Item>> {
         let copies = read::copies(there, self.kinds, &record.namespaces, self.origin).await?;
-        let home = &self.here.namespace;
         if let Some(live) = copies.values().find(|copy| carry::is_live(copy)) {
-            return Err(Error::Stopped(carry::live(&live.shown(home))));
+            let shown = live.shown(&self.here.namespace);
+            return Err(Error::Stopped(carry::live(&shown)));
         }
-        let names = copies.values().map(|copy| copy.shown(home)).collect();
-        let groups = owners_first(copies.into_values().collect());
-        for group in groups.into_iter().rev() {
-            remove::remove(there, group, self.patience, self.tell).await?;
-        }
+        Ok(copies.into_values().collect())
+    }
+
+    async fn delete_copies(&self, there: &Place, record: &Record) -> Result<Vec<String>> {
+        let copies = self.idle_copies(there, record).await?;
+        let shown = |copy: &Item| copy.shown(&self.here.namespace);
+        let names = copies.iter().map(shown).collect();
+        remove::copies(there, copies, self.patience, self.tell).await?;
         Ok(names)
     }
 }

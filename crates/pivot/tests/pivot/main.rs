@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use relocation::Outcome;
 use serde_json::Value;
 
+mod meanwhile;
 mod oracle;
 mod refusals;
 mod shared;

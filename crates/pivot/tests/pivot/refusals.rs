@@ -251,7 +251,7 @@ async fn a_move_that_was_begun_to_one_api_goes_to_no_other() {
 
 #[tokio::test]
 async fn a_copy_that_somebody_let_go_on_is_neither_written_over_nor_deleted() {
-    let (sides, _) = crate::sides().await;
+    let (sides, before) = crate::sides().await;
     let stop = crate::sides::Stop::at(40, crate::sides::How::KilledBefore);
     assert!(sides.carry_over_until(&stop).await.is_none());
     let clusters = api(&sides.there(), CORE, "Cluster", Some(TEAM));
@@ -266,4 +266,30 @@ async fn a_copy_that_somebody_let_go_on_is_neither_written_over_nor_deleted() {
         &["Cluster/c spec.paused: its copy there was let go on before the move had ended"],
     );
     assert!(bare(&snapshot(&sides.there()).await).contains_key("Cluster/c"));
+    let here = api(&sides.here(), CORE, "Cluster", Some(TEAM));
+    let cluster = here.get("c").await.unwrap();
+    assert_eq!(cluster.data["spec"]["paused"], true, "it would act twice");
+    // Paused there again, it can be taken back.
+    let pause = Patch::Merge(json!({"spec": {"paused": true}}));
+    clusters
+        .patch("c", &PatchParams::default(), &pause)
+        .await
+        .unwrap();
+    sides.take_back().await.unwrap();
+    assert_untouched(&sides, &before, "taken back at last").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_here_goes_on_although_the_other_side_does_not_answer() {
+    let (sides, before) = crate::sides().await;
+    let stop = crate::sides::Stop::at(40, crate::sides::How::KilledBefore);
+    assert!(sides.carry_over_until(&stop).await.is_none());
+    let (here, there) = (sides.side_here().await, sides.side_there_once().await);
+    let back = pivot::take_back(&here, Some(&there), crate::sides::patience(), &|_| {}).await;
+    assert_says(&back.unwrap_err().to_string(), &["failed to list"]);
+    let cluster = api(&sides.here(), CORE, "Cluster", Some(TEAM));
+    let cluster = cluster.get("c").await.unwrap();
+    assert_eq!(cluster.data["spec"]["paused"], Value::Null);
+    sides.take_back().await.unwrap();
+    assert_untouched(&sides, &before, "once it answers again").await;
 }

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -175,6 +175,29 @@ impl Sides {
         side(self.there()).await
     }
 
+    /// That of the other side, which answers nothing after it was found.
+    pub(crate) async fn side_there_once(&self) -> Side {
+        let is_away = Arc::new(AtomicBool::new(false));
+        let away = Arc::clone(&is_away);
+        let answer = move |request: Request, next: Next| {
+            let away = Arc::clone(&away);
+            async move {
+                if away.load(Ordering::SeqCst) {
+                    return failure(StatusCode::SERVICE_UNAVAILABLE);
+                }
+                next.run(request).await
+            }
+        };
+        let router = self.there.router();
+        let found = side(Client::new(
+            router.layer(axum::middleware::from_fn(answer)),
+            "default",
+        ))
+        .await;
+        is_away.store(true, Ordering::SeqCst);
+        found
+    }
+
     pub(crate) async fn carry_over(&self) -> pivot::Result<Summary> {
         carry_over(&self.side_here().await, &self.side_there().await).await
     }
@@ -184,18 +207,37 @@ impl Sides {
         &self,
         stop: &Arc<Stop>,
     ) -> Option<pivot::Result<Summary>> {
-        let source = side(stop.before(self.here.router())).await;
-        let target = side(stop.before(self.there.router())).await;
+        let source = side(stop.before(self.here.router(), HERE)).await;
+        let target = side(stop.before(self.there.router(), THERE)).await;
         tokio::select! {
             moved = carry_over(&source, &target) => Some(moved),
             () = stop.stopped.notified() => None,
         }
     }
 
+    /// Moves, and has something happen right before a write of the move is done.
+    pub(crate) async fn carry_over_and(
+        &self,
+        write: Of,
+        happens: impl AsyncFnOnce(),
+    ) -> pivot::Result<Summary> {
+        let stop = Stop::of(write, How::Held);
+        let source = side(stop.before(self.here.router(), HERE)).await;
+        let target = side(stop.before(self.there.router(), THERE)).await;
+        let mut moved = Box::pin(carry_over(&source, &target));
+        tokio::select! {
+            early = &mut moved => panic!("it ended before the write: {early:?}"),
+            () = stop.stopped.notified() => {}
+        }
+        happens().await;
+        stop.go_on.notify_one();
+        moved.await
+    }
+
     /// Takes back until it has ended, or is stopped.
     pub(crate) async fn take_back_until(&self, stop: &Arc<Stop>) -> Option<pivot::Result<Summary>> {
-        let source = side(stop.before(self.here.router())).await;
-        let target = side(stop.before(self.there.router())).await;
+        let source = side(stop.before(self.here.router(), HERE)).await;
+        let target = side(stop.before(self.there.router(), THERE)).await;
         tokio::select! {
             back = pivot::take_back(&source, Some(&target), patience(), &|_| {}) => Some(back),
             () = stop.stopped.notified() => None,
@@ -234,24 +276,61 @@ pub(crate) enum How {
     Unheard,
     /// The write is refused, as an admission policy does.
     Refused,
+    /// The write waits for something else to happen.
+    Held,
 }
 
-/// Stops a command at a write, by its number.
+/// The first write of a method to a path that ends so, on a side.
+#[derive(Clone, Debug)]
+pub(crate) struct Of(
+    pub(crate) &'static str,
+    pub(crate) Method,
+    pub(crate) &'static str,
+);
+
+pub(crate) const HERE: &str = "here";
+pub(crate) const THERE: &str = "there";
+
+/// Stops a command at a write, by its number or by what it is.
 pub(crate) struct Stop {
     at: usize,
+    of: Option<Of>,
     how: How,
     writes: AtomicUsize,
+    seen: AtomicUsize,
     stopped: Notify,
+    go_on: Notify,
 }
 
 impl Stop {
     pub(crate) fn at(write: usize, how: How) -> Arc<Self> {
+        Self::new(write, None, how)
+    }
+
+    pub(crate) fn of(write: Of, how: How) -> Arc<Self> {
+        Self::new(usize::MAX, Some(write), how)
+    }
+
+    fn new(at: usize, of: Option<Of>, how: How) -> Arc<Self> {
         Arc::new(Self {
-            at: write,
+            at,
+            of,
             how,
             writes: AtomicUsize::new(0),
+            seen: AtomicUsize::new(0),
             stopped: Notify::new(),
+            go_on: Notify::new(),
         })
+    }
+
+    /// Whether it is the write to stop at, by its number or by what it is.
+    fn is_at(&self, number: usize, request: &Request, side: &str) -> bool {
+        let Some(Of(of_side, method, path)) = &self.of else {
+            return number == self.at;
+        };
+        let is_it =
+            *of_side == side && request.method() == method && request.uri().path().ends_with(path);
+        is_it && self.seen.fetch_add(1, Ordering::SeqCst) == 0
     }
 
     /// Whether the command came so far.
@@ -259,7 +338,7 @@ impl Stop {
         self.writes.load(Ordering::SeqCst) >= self.at
     }
 
-    fn before(self: &Arc<Self>, router: axum::Router) -> Client {
+    fn before(self: &Arc<Self>, router: axum::Router, side: &'static str) -> Client {
         let stop = Arc::clone(self);
         let watch = move |request: Request, next: Next| {
             let stop = Arc::clone(&stop);
@@ -274,13 +353,17 @@ impl Stop {
                     drop(next.run(request).await);
                     return failure(StatusCode::SERVICE_UNAVAILABLE);
                 }
-                if write != stop.at {
+                if !stop.is_at(write, &request, side) {
                     return next.run(request).await;
                 }
                 if stop.how == How::Refused {
                     return failure(StatusCode::UNPROCESSABLE_ENTITY);
                 }
                 stop.stopped.notify_one();
+                if stop.how == How::Held {
+                    stop.go_on.notified().await;
+                    return next.run(request).await;
+                }
                 std::future::pending().await
             }
         };
