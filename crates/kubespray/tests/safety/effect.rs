@@ -1,6 +1,10 @@
 //! What an operation does to the hosts.
 
-use api::{Run, node::Role, run::Plan};
+use api::{
+    Run,
+    node::Role,
+    run::{Plan, Step},
+};
 use kubespray::{
     action::{self, Action, DRAIN, FOUND},
     inputs::Inputs,
@@ -101,11 +105,20 @@ fn forget(after: &mut Reality, host: &str) {
     after.cordoned.remove(host);
 }
 
-/// The gate behind each batch lets pods in again, also where an earlier run was ended before it.
+/// The gate behind each batch lets pods in again, and each gate does on those of its nodes that the run goes on after, which an earlier one
+/// has left.
 fn let_in(after: &mut Reality, plan: &Plan, steps: usize) {
-    let steps = plan.steps.iter().take(steps);
-    for step in steps.filter(|step| drains(plan, step)) {
-        for host in plan.targets(step) {
+    let gate = |step: &Step| match action::of(step).unwrap() {
+        Some(Action::Gate(gate)) => Some(gate),
+        _ => None,
+    };
+    let halfway = plan.steps.iter().filter_map(gate);
+    let halfway = halfway.filter_map(|gate| gate.after);
+    let halfway: Vec<_> = halfway.flat_map(|left| left.halfway).collect();
+    for step in plan.steps.iter().take(steps) {
+        let lets_in = gate(step).is_some_and(|gate| !gate.begins);
+        let hosts = action::hosts_of(plan, step).into_iter();
+        for host in hosts.filter(|host| drains(plan, step) || lets_in && halfway.contains(host)) {
             after.drained.remove(host.as_str());
         }
     }

@@ -547,7 +547,10 @@ fn upgraded(world: &World) {
     assert_eq!(world.stored("things.cluster-api.example.com"), ["v1"]);
     let upgrade = ["upgrade", "--to", "cluster-api=v1.14.0"];
     let refused = world.refused(&upgrade);
-    assert!(refused.contains("providers upgrade --to cluster-api=v1.14.0 --yes"), "{refused}");
+    assert!(
+        refused.contains("providers upgrade --to cluster-api=v1.14.0 --yes"),
+        "{refused}"
+    );
     let run = "cluster-api-upgrade-3";
     let told = world.windlass_with_pods(&[&upgrade[..], &["--yes"]].concat(), "cluster-api", run);
     for said in [
