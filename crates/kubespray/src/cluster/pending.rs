@@ -93,6 +93,7 @@ pub(super) fn pending(situation: &Situation<'_>, decision: &Decision) -> Vec<Pen
     list.cancelled(situation);
     list.left(situation);
     list.halfway(situation);
+    list.half_removed(situation);
     list.not_requested(situation);
     list.pending.truncate(MOST);
     list.pending
@@ -480,6 +481,32 @@ impl List<'_> {
             failed.name_any()
         );
         self.add(UPGRADE.name, "RunFailed", &message, begun.halfway);
+    }
+
+    /// Hosts whose removal has failed, which may have drained them, where another run has failed since and comes first.
+    fn half_removed(&mut self, situation: &Situation<'_>) {
+        let Ahead::Failed(failed) = self.ahead else {
+            return;
+        };
+        let mut runs = situation.observed.runs.iter().rev();
+        let newest = runs.find(|run| run.spec.operation == REMOVE.name);
+        let removal = newest
+            .filter(|run| phase(run) == RunPhase::Failed && run.name_any() != failed.name_any());
+        let Some(removal) = removal else { return };
+        let members = self.built.inputs.as_ref().map(Inputs::members);
+        let mut hosts = members.unwrap_or_default();
+        hosts.retain(|host| Inputs::removes(&removal.spec.plan.inputs, host.as_str()));
+        if hosts.is_empty() {
+            return;
+        }
+        let message = format!(
+            "run {} has not removed {}, which may take no pods since: it goes on when run {} has come to its end; windlass node keep keeps a \
+             host",
+            removal.name_any(),
+            compile::listed(&hosts),
+            failed.name_any()
+        );
+        self.add(REMOVE.name, "RunFailed", &message, hosts);
     }
 
     /// Changes that only converging carries out.

@@ -1,7 +1,7 @@
 //! Small clusters in every way.
 
 use api::{node::Role, run::RunPhase};
-use kubespray::cluster::decision::Decision;
+use kubespray::{action::DRAIN, cluster::decision::Decision};
 use lab::Extent;
 
 use crate::{
@@ -206,6 +206,28 @@ fn a_node_that_an_upgrade_left_is_told_of_while_a_recovery_comes_first() {
     carried_out(&mut world, &new, &run, Fate::Stops(batch));
     let failed = runs::phase(&world.observed.runs[1]);
     assert_eq!((failed, world.reality.drained.len()), (RunPhase::Failed, 1));
+    world.roll_back();
+    let ended = rest(&mut world, &mut [Fate::Fails(250)].into_iter());
+    let Decision::Maintain(_, run) = ended else {
+        panic!("{ended:?}");
+    };
+    assert_eq!(run.spec.operation, "Recover");
+}
+
+/// The same of a removal that failed after its host was drained.
+#[test]
+fn a_host_that_a_removal_has_drained_is_told_of_while_a_recovery_comes_first() {
+    let mut world = built(&[Kind::Master, Kind::Worker, Kind::Worker]).unwrap();
+    happen(&mut world, &Event::Delete(1));
+    let removal = world.pass();
+    let Decision::Start(new) = removal.decision else {
+        panic!("{:?}", removal.decision);
+    };
+    let run = stored(&world, &new);
+    let mut steps = new.plan.steps.iter();
+    let drained = steps.position(|step| step.id == DRAIN).unwrap();
+    carried_out(&mut world, &new, &run, Fate::Stops(drained + 1));
+    assert_eq!(world.reality.drained.len(), 1);
     world.roll_back();
     let ended = rest(&mut world, &mut [Fate::Fails(250)].into_iter());
     let Decision::Maintain(_, run) = ended else {
