@@ -69,16 +69,20 @@ fn up_to_five_hosts_every_way_is_safe() {
     assert!(told > 1_000, "{told}");
 }
 
+/// How many hosts the clusters have at most all of which are gone through.
+fn most_hosts() -> usize {
+    match Extent::of_this_run() {
+        Extent::Usual => 4,
+        Extent::Full => 5,
+    }
+}
+
 /// Every cluster of up to four hosts (in a full run five), each set of whose members is switched off, and each member of which is to be all that is left
 /// of etcd: it is where the quorum is lost and it answers, and nowhere else.
 #[test]
 fn members_are_given_up_only_where_the_quorum_is_lost() {
     let (mut recovered, mut refused) = (0, 0);
-    let most = match Extent::of_this_run() {
-        Extent::Usual => 4,
-        Extent::Full => 5,
-    };
-    for many in 1..=most {
+    for many in 1..=most_hosts() {
         for kinds in chosen(many, &Kind::ALL) {
             let Some(world) = built(&kinds) else {
                 continue;
@@ -132,11 +136,7 @@ fn members_are_given_up_only_where_the_quorum_is_lost() {
 #[test]
 fn any_host_is_replaced_and_nobody_loses_a_quorum_by_it() {
     let (mut replaced, mut first) = (0, 0);
-    let most = match Extent::of_this_run() {
-        Extent::Usual => 4,
-        Extent::Full => 5,
-    };
-    for many in 1..=most {
+    for many in 1..=most_hosts() {
         for kinds in chosen(many, &Kind::ALL) {
             let Some(built) = built(&kinds) else {
                 continue;
