@@ -28,7 +28,7 @@ impl Extent {
         "the origins of 10,000 random hierarchies instead of 1,000",
         "300 random documents of SOPS instead of 40",
         "runners in Jobs are killed at five edges of their journals instead of two",
-        "two of three control planes leave, of which one is dead",
+        "a control plane becomes three, and two of them leave, of which one is dead",
         "a cluster that was raised by a job of another one manages itself",
         "a cluster of three control planes is brought back of which two are lost",
         "a cluster whose data is broken is brought back from a snapshot of the store",

@@ -53,7 +53,7 @@ const HOSTS: &str = "package(conformance) | package(differential) | package(e2e)
     (package(kapi) & binary(kubectl)) | (package(helm) & binary(releases)) | (package(openstack) & binary(merge))";
 
 /// Stories that only `--full` tells.
-const FULL: &str = "(package(e2e) & test(/^(adopt|recover|replace|component|patched|self_managing|magnum::compared|magnum::driver|magnum_hosts|management|fleet)::/)) | \
+const FULL: &str = "(package(e2e) & test(/^(adopt|planes|recover|replace|component|patched|self_managing|magnum::compared|magnum::driver|magnum_hosts|management|fleet)::/)) | \
     (package(e2e) & test(/^openstack::a_backup_/)) | \
     (package(lab) & binary(managers))";
 
