@@ -7,7 +7,7 @@
 use std::{fmt::Write as _, path::PathBuf, process::Command};
 
 use clap::{Args, ValueEnum};
-use e2e::{Options, Stage};
+use e2e::{Kubespray, Options, Stage};
 use lab::progress::Terminal;
 
 use crate::tools;
@@ -225,6 +225,22 @@ impl Profile {
     }
 }
 
+/// The checkout that the environment names, for what is measured by playbooks; none: the bundle.
+fn kubespray() -> anyhow::Result<Option<Kubespray>> {
+    let kubespray = Kubespray::from_environment(tools::root().join("target/debug/mirror"))?;
+    if kubespray.is_some() {
+        tools::run(&mut tools::cargo(&[
+            "build",
+            "--quiet",
+            "--package",
+            "e2e",
+            "--bin",
+            "mirror",
+        ]))?;
+    }
+    Ok(kubespray)
+}
+
 /// How a stage of so many hosts is set, with the bundle.
 fn on_hosts(hosts: u8, windlass: PathBuf) -> Options {
     Options {
@@ -238,7 +254,8 @@ fn on_hosts(hosts: u8, windlass: PathBuf) -> Options {
 
 /// Such a stage with `windlass up`, on which what is measured raises a cluster next.
 fn stage(measured: &str, hosts: u8, windlass: PathBuf) -> anyhow::Result<Stage> {
-    let mut stage = Stage::set(on_hosts(hosts, windlass), &Terminal::default())?;
+    let options = on_hosts(hosts, windlass);
+    let mut stage = Stage::set_with(options, kubespray()?, &Terminal::default())?;
     stage.up()?;
     eprintln!("{measured}: raising the cluster");
     Ok(stage)

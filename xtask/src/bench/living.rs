@@ -8,7 +8,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use anyhow::Context;
@@ -26,8 +26,6 @@ use crate::tools;
 const NEW: (&str, &str) = ("worker-3", "host-4");
 /// The host of an old worker.
 const OLD: &str = "host-3";
-/// How long an operation may take on a machine that does other things too.
-const LIMIT: Duration = Duration::from_mins(10);
 /// How long a host may take to answer, as `spec.ssh` has it by default, in seconds.
 const TIMEOUT: f64 = 5.0;
 
@@ -145,7 +143,7 @@ fn one_dead(stage: &Stage) -> anyhow::Result<Vec<Row>> {
 /// Operator and runner are killed while a play is at work; how long after the start of the operator the run goes on.
 fn resume(stage: &mut Stage) -> anyhow::Result<Row> {
     output(&mut stage.windlass(&["converge"]))?;
-    let (name, runner) = wait_until("a play to be at work", LIMIT, || {
+    let (name, runner) = wait_until("a play to be at work", stage.patience(), || {
         let run = stage.run()?;
         let steps = run["status"]["steps"].as_array().into_iter().flatten();
         let at_work = |step: &Value| {
@@ -169,11 +167,11 @@ fn resume(stage: &mut Stage) -> anyhow::Result<Row> {
     let started = Instant::now();
     stage.up()?;
     let answers = started.elapsed();
-    wait_until("the run to go on", LIMIT, || {
+    wait_until("the run to go on", stage.patience(), || {
         Ok((starts("RunStarted")? > before).then_some(()))
     })?;
     let resumed = started.elapsed();
-    stage.finished(LIMIT)?;
+    stage.finished(stage.patience())?;
     Ok(Row::new(
         "operator and runner killed in a play: from the operator's start until the run goes on",
         format!(
@@ -208,7 +206,7 @@ fn leaves(stage: &Stage) -> anyhow::Result<()> {
     through_windlass(stage, || {
         output(&mut stage.windlass(&["node", "remove", name])).map(drop)
     })?;
-    stage.until_gone("clusternode", name, LIMIT)
+    stage.until_gone("clusternode", name, stage.patience())
 }
 
 /// The worker joins and leaves by plain Ansible; gives how long it took to join.

@@ -14,7 +14,6 @@ use e2e::{NAMESPACE, Stage, wait_until};
 use serde_json::Value;
 
 use super::output;
-use crate::tools;
 
 /// One run through Windlass. Moments are seconds since the epoch.
 #[derive(Debug)]
@@ -129,7 +128,7 @@ fn plays(run: &Value) -> BTreeSet<String> {
 
 /// Reads lines as they are written, each with the moment it was seen: the journal's own times are whole seconds.
 fn follow(stage: &Stage, journal: &Path) -> anyhow::Result<Vec<(f64, Value)>> {
-    let deadline = Instant::now() + Duration::from_mins(10);
+    let deadline = Instant::now() + stage.patience();
     let mut lines: Vec<(f64, Value)> = Vec::new();
     loop {
         let text = fs::read_to_string(journal).unwrap_or_default();
@@ -147,7 +146,11 @@ fn follow(stage: &Stage, journal: &Path) -> anyhow::Result<Vec<(f64, Value)>> {
             }
             _ => {}
         }
-        ensure!(Instant::now() < deadline, "the run took over ten minutes");
+        ensure!(
+            Instant::now() < deadline,
+            "the run took over {} minutes",
+            stage.patience().as_secs() / 60
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -171,7 +174,7 @@ pub(crate) fn plain(
     let made = output(
         stage
             .windlass(&["sandbox", "--output", "json"])
-            .arg(tools::root().join("bundle")),
+            .arg(stage.playbooks()),
     )?;
     let made: Value = serde_json::from_str(&made)?;
     let path = made["path"].as_str().context("the sandbox has no path")?;

@@ -14,7 +14,7 @@ use lab::{Kubernetes, progress::Terminal};
 use serde_json::{Value, json};
 
 use super::{
-    Row, median, on_hosts,
+    Row, kubespray, median, on_hosts,
     plays::{Ran, plain, through_windlass},
 };
 use crate::tools;
@@ -70,7 +70,12 @@ pub(crate) fn measure(pairs: u8, windlass: &Path) -> anyhow::Result<Vec<Row>> {
 /// A cluster of three with the older version, and the files that it was made of.
 fn raised(windlass: &Path) -> anyhow::Result<(Stage, PathBuf)> {
     let options = on_hosts(3, windlass.to_owned());
-    let mut stage = Stage::set_with_older(options, Kubernetes::Oldest, None, &Terminal::default())?;
+    let mut stage = Stage::set_with_older(
+        options,
+        Kubernetes::Oldest,
+        kubespray()?,
+        &Terminal::default(),
+    )?;
     stage.up()?;
     eprintln!("upgrades: raising a cluster");
     let files = stage.example(&tools::root().join("examples/first-cluster"), &[])?;
