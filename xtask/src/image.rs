@@ -121,6 +121,10 @@ fn program(package: &str, options: &Image) -> Result<PathBuf> {
         // C that says when it was compiled, as mimalloc does, says this: https://reproducible-builds.org/specs/source-date-epoch
         .env("SOURCE_DATE_EPOCH", layer::TIME.to_string());
     let profile = if options.debug {
+        // Lines for backtraces are four fifths of it, and a part of the time.
+        cargo
+            .env("CARGO_PROFILE_DEV_DEBUG", "false")
+            .env("CARGO_PROFILE_DEV_STRIP", "symbols");
         "debug"
     } else {
         // Where the sources lay is nobody's business and would be in the program.
@@ -138,14 +142,7 @@ fn program(package: &str, options: &Image) -> Result<PathBuf> {
         "release"
     };
     tools::run(&mut cargo)?;
-    let built = target().join(&triple).join(profile).join(package);
-    if !options.debug {
-        return Ok(built);
-    }
-    // Lines for backtraces are four fifths of it.
-    let stripped = built.with_extension("stripped");
-    tools::run(Command::new("strip").arg("-o").arg(&stripped).arg(&built))?;
-    Ok(stripped)
+    Ok(target().join(&triple).join(profile).join(package))
 }
 
 /// The crates that the program is made of.
