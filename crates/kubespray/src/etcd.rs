@@ -475,9 +475,9 @@ fn all_restart(members: &[Member], inputs: &Inputs) -> Answer {
             "members of etcd do not restart, some at a time, while these do not answer: {}",
             missing.join(", ")
         ),
-        "bring them back (journalctl -u etcd tells why they do not answer), then retry the run; as long as the upgrade has touched no \
-         host it can wait: with the former version in the spec, windlass component upgrade etcd restarts one after the other, also one \
-         that is down, and windlass node remove NAME takes one out",
+        "bring them back (journalctl -u etcd tells why they do not answer), then retry the run; windlass component upgrade etcd restarts \
+         one after the other, also one that is down (an upgrade that has touched no host yet waits for it with the former version in the \
+         spec), and windlass node remove NAME takes one out, also one whose removal was given up",
     )
 }
 

@@ -11,7 +11,7 @@ use api::{
 };
 use controller::window::Recurrence;
 use jiff::Timestamp;
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 
 use self::{contract::Given, leaving::Wished, policy::Policy};
 use crate::{
@@ -217,8 +217,9 @@ pub fn resolve(cluster: &Cluster, observed: &Observed) -> Result<Resolved, Vec<P
         hooks,
         hosts,
         leaving: Vec::new(),
-        // Until the host has left whose place another takes, etcd may have both.
-        passing: replacing.iter().any(Replacing::stays),
+        // Until the host has left whose place another takes, etcd may have both. What is reset is left with none.
+        passing: cluster.meta().deletion_timestamp.is_some()
+            || replacing.iter().any(Replacing::stays),
     };
     problems.extend(
         inventory::overrides(&inputs.ansible)

@@ -125,10 +125,14 @@ fn member(
         leaves: false,
     };
     let mut steps = compile::beginning(conduct, inventory.hosts().cloned().collect());
-    if let Some(joins) = &joins {
-        let members = before.group("etcd");
-        steps.push(compile::quorum(conduct, QUORUM, joins, members));
-        steps.extend(compile::saving_first(conduct, &inputs, members));
+    match &joins {
+        Some(joins) => {
+            let members = before.group("etcd");
+            steps.push(compile::quorum(conduct, QUORUM, joins, members));
+            steps.extend(compile::saving_first(conduct, &inputs, members));
+        }
+        // The play of etcd gives the control plane its certificate, and goes over all members.
+        None => steps.extend(compile::etcd_asked(QUORUM, conduct, &inputs)?),
     }
     compile::joining_member(&change, &inventory, joins.as_ref(), &mut steps)?;
     steps.push(compile::healthy(conduct, &inputs));

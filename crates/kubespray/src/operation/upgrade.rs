@@ -140,7 +140,7 @@ fn compiled(
     let after = after.or(component_left);
     let looking = compile::looking(upgrade, &inputs, drains(&inputs), after);
     steps.extend(looking);
-    steps.extend(compile::etcd_asked(QUORUM, upgrade, &inputs)?);
+    steps.extend(compile::etcd_asked(QUORUM, &upgrade.conduct, &inputs)?);
     let members = inputs.group("etcd");
     steps.extend(compile::saving_first(conduct, &inputs, members));
     compile::upgrading(playbook, upgrade, &inputs, &inventory, &mut steps)?;

@@ -94,9 +94,21 @@ async fn a_reset_touches_what_the_cluster_was_built_on_and_nothing_else() {
     );
     assert!(text.contains("was built with 10.0.0.2"), "{text}");
 
-    // A run that was taken up again is ended first, though a later one has ended.
     std::mem::swap(&mut past.observed.nodes, &mut moved);
     let reset = past.starts();
+
+    // A second member of etcd was declared, which is one too few or too many for a cluster that stays.
+    let mut second = past.observed.nodes[0].clone();
+    second.metadata.name = Some("master-3".to_owned());
+    second.spec.inventory.ansible_host = "10.0.0.3".to_owned();
+    past.observed.nodes.push(second);
+    let without = past.starts();
+    assert_eq!(without.plan.steps, reset.plan.steps);
+    let reason = without.plan.reason.unwrap();
+    assert!(reason.contains("left alone: master-3"), "{reason}");
+    past.observed.nodes.pop();
+
+    // A run that was taken up again is ended first, though a later one has ended.
     let mut again = past.observed.runs[0].clone();
     again.metadata.name = Some("first-upgrade-2".to_owned());
     again.spec.operation = "Upgrade".to_owned();

@@ -182,6 +182,19 @@ fn fate() -> impl Strategy<Value = Fate> {
     ]
 }
 
+/// A member of etcd was taken out by a removal that was given up, and a control plane joins, whose play of etcd goes over that host too.
+#[test]
+fn a_control_plane_does_not_join_beside_a_member_that_is_half_removed() {
+    let kinds = [Kind::Plane, Kind::Store].repeat(5);
+    let events = [
+        Event::Replace(1, Some(5)),
+        Event::Delete(3),
+        Event::Replace(0, None),
+    ];
+    let fates = [Fate::Succeeds, Fate::Cancelled(192)];
+    told(&kinds, false, &events, &fates);
+}
+
 /// The operations that no story can have come to their end, and why. Whoever adds one here takes it out of all that is proved.
 const UNTOLD: [(&str, &str); 0] = [];
 

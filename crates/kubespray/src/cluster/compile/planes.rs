@@ -15,7 +15,9 @@ use api::{
 };
 use serde_json::Value;
 
-use super::{PROBE_TIMEOUT, Placed, gate, kubeconfig, limit, pattern, play, retry, step};
+use super::{
+    PROBE_TIMEOUT, Placed, etcd_asked, gate, kubeconfig, limit, pattern, play, retry, step,
+};
 use crate::{
     action::{
         self, Action, AnsiblePlay, FACTS, FACTS_OF_STAYING, JOINED, MemberChange, QUORUM_AGAIN,
@@ -94,8 +96,11 @@ pub(crate) fn joining_member(
             continue;
         }
         let is_etcd = slice.id == ETCD;
-        if let Some(member) = member.filter(|_| is_etcd) {
-            steps.push(quorum(change.conduct, QUORUM_AGAIN, member, &others));
+        if is_etcd {
+            steps.extend(match member {
+                Some(member) => Some(quorum(change.conduct, QUORUM_AGAIN, member, &others)),
+                None => etcd_asked(QUORUM_AGAIN, change.conduct, change.inputs)?,
+            });
         }
         let mut placed = play(playbook, slice, change.conduct, hosts);
         if let Some(row) = row {

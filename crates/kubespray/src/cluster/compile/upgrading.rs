@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     action::{Action, BUDGETS, FACTS, Gate, Left, QUORUM_AGAIN, Turn},
-    cluster::resolve::Upgrade,
+    cluster::resolve::{Conduct, Upgrade},
     inputs::Inputs,
     operation::scale::manages_etcd,
     problem::Problem,
@@ -71,11 +71,11 @@ pub(crate) fn looking(
     steps
 }
 
-/// The step that asks etcd whether all its members answer: the play of etcd restarts some at a time. None where kubeadm runs the members,
-/// which come with their control planes, one by one.
+/// The step that asks etcd whether all its members answer: the play of etcd restarts some at a time, and makes a member of each host that
+/// etcd does not know. None where kubeadm runs the members, which come with their control planes, one by one.
 pub(crate) fn etcd_asked(
     id: &str,
-    upgrade: &Upgrade,
+    conduct: &Conduct,
     inputs: &Inputs,
 ) -> Result<Option<Placed>, Problem> {
     let members = inputs.group("etcd");
@@ -83,7 +83,7 @@ pub(crate) fn etcd_asked(
         return Ok(None);
     };
     let change = member_change(inputs, first, Turn::AllRestart)?;
-    Ok(Some(quorum(&upgrade.conduct, id, &change, members)))
+    Ok(Some(quorum(conduct, id, &change, members)))
 }
 
 /// A step for each play that has something to work on, and one for each batch of those that go host by host.
@@ -96,7 +96,7 @@ pub(crate) fn upgrading(
 ) -> Result<(), Problem> {
     for slice in playbook.slices() {
         if slice.id == ETCD {
-            steps.extend(etcd_asked(QUORUM_AGAIN, upgrade, inputs)?);
+            steps.extend(etcd_asked(QUORUM_AGAIN, &upgrade.conduct, inputs)?);
         }
         let targets = slice
             .targets(inventory)

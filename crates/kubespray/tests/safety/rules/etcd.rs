@@ -1,6 +1,6 @@
 //! Whoever stops a member of etcd asks etcd before and after it.
 
-use api::{HostName, node::Role};
+use api::HostName;
 use kubespray::{
     action::{self, Action, AnsiblePlay, Turn},
     inputs::Inputs,
@@ -125,20 +125,11 @@ fn own(play: &AnsiblePlay) -> Option<Own> {
 
 /// Why kubespray's play of etcd runs and nobody asks etcd before it, if that is right.
 fn unasked(starting: &Starting<'_>) -> Option<&'static str> {
-    let joins = |role: Role| {
-        let is_there = |name: &str| starting.before().hosts.contains_key(name);
-        let hosts = starting.inputs.hosts.iter();
-        let mut new = hosts.filter(|host| !is_there(&host.name));
-        new.any(|host| host.roles.contains(&role))
-    };
     match starting.name() {
         "Create" => Some("there is no etcd yet"),
         "Converge" => Some(
             "it is also how a member is mended that does not answer, and members whose settings are as they are to be stay",
         ),
-        "Scale" if !joins(Role::Etcd) => {
-            Some("a control plane joins that is no member: the members stay as they are")
-        }
         _ => None,
     }
 }
