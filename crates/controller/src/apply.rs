@@ -45,6 +45,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether the same may succeed in a while: the API is away.
+    pub fn is_away(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if crate::away::is_away(source))
+    }
+}
+
 /// Applies `wanted` unless `existing` holds all of it already.
 ///
 /// # Errors

@@ -8,6 +8,7 @@
 //! domain.
 
 pub mod apply;
+pub mod away;
 pub mod backoff;
 pub mod conditions;
 pub mod digest;

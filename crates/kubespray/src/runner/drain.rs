@@ -21,7 +21,6 @@ pub(super) use crate::budgets::{first, named};
 use crate::{
     action,
     budgets::Going,
-    secret,
     workload::{Workload, is_ready},
 };
 
@@ -240,7 +239,8 @@ async fn forgotten(
 
 /// The cluster that the run is of.
 pub(super) async fn connect(work: &ClusterWork) -> Result<Workload, String> {
-    let kubeconfig = secret::read_kubeconfig(&work.client, &work.namespace(), work.cluster())
+    let kubeconfig = work
+        .kubeconfig()
         .await
         .map_err(|error| crate::chain(&error))?
         .ok_or("the kubeconfig Secret is not there")?;

@@ -1,6 +1,6 @@
 //! The variables of a run that are secret: read from their Secrets whenever a playbook starts, written into memory.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, time::Duration};
 
 use ansible::{
     FileError,
@@ -15,7 +15,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Map, Value};
 
-use super::workspace::{Workspace, disk, failure};
+use super::{
+    work::PATIENCE,
+    workspace::{Workspace, disk, failure},
+};
 use crate::{
     authorities,
     inputs::Inputs,
@@ -47,12 +50,16 @@ impl Workspace {
             directory
         };
         let mut secrets = BTreeMap::new();
+        let were_written = authorities.is_none() && self.mask_file().exists();
+        let patience = if were_written {
+            Duration::ZERO
+        } else {
+            PATIENCE
+        };
         for name in names {
-            match self.secret(&name).await {
+            match self.secret(&name, patience).await {
                 Ok(secret) => drop(secrets.insert(name, secret)),
-                Err(_) if authorities.is_none() && self.mask_file().exists() => {
-                    return Ok(SecretFiles::found(directory));
-                }
+                Err(_) if were_written => return Ok(SecretFiles::found(directory)),
                 Err(failure) => return Err(failure),
             }
         }
@@ -80,7 +87,7 @@ impl Workspace {
         let Some(reference) = reference.filter(|_| own == Some(Own::Authorities)) else {
             return Ok(None);
         };
-        let secret = self.secret(&reference.name).await?;
+        let secret = self.secret(&reference.name, PATIENCE).await?;
         let found = authorities::found(reference, secret.as_ref(), Timestamp::now());
         let found = found.map_err(|problems| {
             failure(

@@ -15,6 +15,7 @@ use api::{
     run::{Failure, FailureClass, OnFailure, Step},
     snapshots::{DrillResult, DrillStatus, SnapshotState, SnapshotStatus, SnapshotsStatus},
 };
+use controller::{apply, away};
 use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{Api, ResourceExt, api::ObjectMeta};
@@ -32,6 +33,7 @@ use workflow::{StepContext, StepOutcome, StepProgress};
 use super::{
     executor::{KubesprayExecutor, failed, hold, succeeded},
     prepare,
+    work::PATIENCE,
     workspace::{disk, failure},
 };
 use crate::{
@@ -557,7 +559,7 @@ async fn value(
     executor: &KubesprayExecutor,
     (name, key): (&str, &str),
 ) -> Result<Option<String>, Failure> {
-    let secret = executor.workspace.secret(name).await?;
+    let secret = executor.workspace.secret(name, PATIENCE).await?;
     let bytes = secret.and_then(|secret| secret.data?.remove(key));
     let text = bytes.and_then(|bytes| String::from_utf8(bytes.0).ok());
     Ok(text.filter(|text| !text.trim().is_empty()))
@@ -823,7 +825,7 @@ fn nameless(name: &Name, state: SnapshotState) -> SnapshotStatus {
 /// What an earlier run noted.
 async fn catalogue(executor: &KubesprayExecutor) -> Result<Option<SnapshotsStatus>, Failure> {
     let name = catalogue_name(executor.work.cluster());
-    let secret = executor.workspace.secret(&name).await?;
+    let secret = executor.workspace.secret(&name, PATIENCE).await?;
     let cluster = Some(executor.work.cluster());
     if let Some(secret) = &secret
         && secret.labels().get(CLUSTER).map(String::as_str) != cluster
@@ -874,8 +876,10 @@ async fn note(executor: &KubesprayExecutor, seen: &SnapshotsStatus) -> Result<()
         ..Secret::default()
     };
     let api = Api::<Secret>::namespaced(work.client.clone(), &work.namespace());
-    let written = controller::apply::apply(&api, "windlass-runner", &secret, None).await;
-    written.map_err(|error| {
+    let written = away::outlive(PATIENCE, apply::Error::is_away, || {
+        apply::apply(&api, "windlass-runner", &secret, None)
+    });
+    written.await.map_err(|error| {
         let text = format!("Secret {name} cannot be written: {}", crate::chain(&error));
         failure(FailureClass::Transient, "SecretUnwritable", text, None)
     })

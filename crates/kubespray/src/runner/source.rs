@@ -10,9 +10,13 @@ use api::{
     Cluster,
     run::{Failure, FailureClass},
 };
+use controller::away;
 use kube::Api;
 
-use super::{work::ClusterWork, workspace::failure};
+use super::{
+    work::{ClusterWork, PATIENCE},
+    workspace::failure,
+};
 use crate::playbooks::Place;
 
 /// Brings the playbooks into the data directory, unless they are there, and keeps them there.
@@ -31,15 +35,14 @@ pub(crate) async fn ensure(
         return Ok(hold);
     }
     progress("bringing the playbooks");
-    let cluster = Api::<Cluster>::namespaced(work.client.clone(), &work.namespace())
-        .get(work.cluster())
-        .await
-        .map_err(|error| {
-            transient(format!(
-                "the Cluster cannot be read: {}",
-                crate::chain(&error)
-            ))
-        })?;
+    let clusters = Api::<Cluster>::namespaced(work.client.clone(), &work.namespace());
+    let cluster = away::outlive(PATIENCE, away::is_away, || clusters.get(work.cluster())).await;
+    let cluster = cluster.map_err(|error| {
+        transient(format!(
+            "the Cluster cannot be read: {}",
+            crate::chain(&error)
+        ))
+    })?;
     let named = cluster
         .spec
         .kubespray

@@ -11,7 +11,10 @@ use api::{
     node::Health,
     run::{Failure, FailureClass, Step},
 };
-use controller::kubeconfig::{self, Foreign, Server};
+use controller::{
+    apply, away,
+    kubeconfig::{self, Foreign, Server},
+};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, ResourceExt, api::ObjectMeta};
 use secrecy::ExposeSecret;
@@ -21,7 +24,7 @@ use workflow::{StepContext, StepOutcome, StepProgress};
 use super::{
     executor::{KubesprayExecutor, failed, hold_within, succeeded},
     plays,
-    work::ClusterWork,
+    work::{ClusterWork, PATIENCE},
     workspace::failure,
 };
 use crate::{
@@ -72,7 +75,11 @@ async fn stored(
     let path = left(executor);
     let mark = format!("{}/{}", work.run.uid().unwrap_or_default(), step.id);
     if !is_there(&path).await {
-        let secret = executor.workspace.secret(name).await.map_err(failed)?;
+        let secret = executor
+            .workspace
+            .secret(name, PATIENCE)
+            .await
+            .map_err(failed)?;
         if secret.is_some_and(|secret| is_marked(&secret, &mark)) {
             return Ok(format!("stored in Secret {name} before"));
         }
@@ -243,7 +250,7 @@ async fn store(
     name: &str,
     mark: &str,
     config: &Foreign,
-) -> Result<(), controller::apply::Error> {
+) -> Result<(), apply::Error> {
     let document = config.document().expose_secret().as_bytes().to_vec();
     let secret = Secret {
         metadata: ObjectMeta {
@@ -259,7 +266,10 @@ async fn store(
         ..Secret::default()
     };
     let api = Api::<Secret>::namespaced(work.client.clone(), &work.namespace());
-    controller::apply::apply(&api, "windlass-runner", &secret, None).await
+    away::outlive(PATIENCE, apply::Error::is_away, || {
+        apply::apply(&api, "windlass-runner", &secret, None)
+    })
+    .await
 }
 
 /// Waits until the cluster is healthy, and those of its nodes that the step names, without the hosts that were left out.

@@ -1,11 +1,20 @@
 //! What every part of the engine knows of a run.
 
-use std::{ops::Deref, path::PathBuf, sync::Arc};
+use std::{ops::Deref, path::PathBuf, sync::Arc, time::Duration};
 
 use ansible::source::Policy;
+use controller::{away, kubeconfig::Foreign};
 use runs::Work;
 
-use crate::{inputs::Inputs, layout::Layout};
+use crate::{
+    inputs::Inputs,
+    layout::Layout,
+    secret::{self, KubeconfigError},
+};
+
+/// How long a step waits for the API that its run is kept in, which is away while its process is started again: less than the shortest
+/// of the steps that ask it may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(100);
 
 /// The file of a run's directory with what its tasks did, one event a line.
 pub const EVENTS: &str = "events.jsonl";
@@ -46,5 +55,15 @@ impl ClusterWork {
     /// What is kept of the cluster from run to run.
     pub(crate) fn cluster_directory(&self) -> PathBuf {
         self.layout.cluster(&self.namespace(), self.cluster())
+    }
+
+    /// The kubeconfig of the cluster, if it is stored.
+    pub(crate) async fn kubeconfig(&self) -> Result<Option<Foreign>, KubeconfigError> {
+        let namespace = self.namespace();
+        let is_away = |error: &KubeconfigError| matches!(error, KubeconfigError::Api(why) if away::is_away(why));
+        away::outlive(PATIENCE, is_away, || {
+            secret::read_kubeconfig(&self.client, &namespace, self.cluster())
+        })
+        .await
     }
 }

@@ -7,6 +7,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use ansible::{
@@ -20,13 +21,14 @@ use api::{
     run::{Failure, FailureClass},
     secrets::CREDENTIALS_TYPE,
 };
+use controller::away;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use serde_json::json;
 
 use runs::runner::Error;
 
-use super::work::ClusterWork;
+use super::work::{ClusterWork, PATIENCE};
 use crate::{
     host_keys,
     inputs::Inputs,
@@ -170,7 +172,8 @@ impl Workspace {
         code: &'static str,
         bearable: bool,
     ) -> Result<Option<Vec<u8>>, Failure> {
-        let secret = match self.secret(name).await {
+        let patience = if bearable { Duration::ZERO } else { PATIENCE };
+        let secret = match self.secret(name, patience).await {
             Ok(secret) => secret,
             Err(_) if bearable => return Ok(None),
             Err(failure) => return Err(failure),
@@ -188,10 +191,15 @@ impl Workspace {
     }
 
     /// A Secret, or that there is none; the failure is that the API does not say, or that it is for a Vault alone. Whatever a run does
-    /// with a Secret that a spec names, it has it from here.
-    pub(super) async fn secret(&self, name: &str) -> Result<Option<Secret>, Failure> {
+    /// with a Secret that a spec names, it has it from here. For so long an API is waited for that is away.
+    pub(super) async fn secret(
+        &self,
+        name: &str,
+        patience: Duration,
+    ) -> Result<Option<Secret>, Failure> {
         let api = Api::<Secret>::namespaced(self.work.client.clone(), &self.work.namespace());
-        let secret = api.get_opt(name).await.map_err(|error| {
+        let secret = away::outlive(patience, away::is_away, || api.get_opt(name)).await;
+        let secret = secret.map_err(|error| {
             let text = crate::chain(&error);
             failure(
                 FailureClass::Transient,

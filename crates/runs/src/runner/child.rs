@@ -456,13 +456,7 @@ fn failed(failure: Failure) -> StepOutcome {
 
 /// The child cannot be had: the API is away, or refuses it.
 fn away(child: &str, why: &kube::Error) -> Failure {
-    let passes = match why {
-        kube::Error::Api(status) => {
-            !(400..500).contains(&status.code) || [408, 409, 429].contains(&status.code)
-        }
-        _ => true,
-    };
-    let (class, code) = if passes {
+    let (class, code) = if controller::away::is_away(why) {
         (FailureClass::Transient, AWAY)
     } else {
         (FailureClass::Config, "RunRefused")
@@ -564,11 +558,7 @@ mod tests {
             let status = kube::core::Status::failure("no", "No").with_code(code);
             away("c", &kube::Error::Api(Box::new(status))).code
         };
-        for code in [408, 409, 429, 500, 503] {
-            assert_eq!(answered(code), AWAY, "{code}");
-        }
-        for code in [400, 401, 403, 413, 422] {
-            assert_eq!(answered(code), "RunRefused", "{code}");
-        }
+        assert_eq!(answered(503), AWAY);
+        assert_eq!(answered(403), "RunRefused");
     }
 }

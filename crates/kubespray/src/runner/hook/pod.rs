@@ -32,7 +32,6 @@ use crate::{
         work::ClusterWork,
         workspace::{disk, failure},
     },
-    secret,
 };
 
 mod clear;
@@ -132,7 +131,7 @@ async fn is_without_cluster(work: &ClusterWork) -> Result<bool, Failure> {
     if work.run.spec.operation != RESET.name {
         return Ok(false);
     }
-    let found = secret::read_kubeconfig(&work.client, &work.namespace(), work.cluster()).await;
+    let found = work.kubeconfig().await;
     found
         .map(|kubeconfig| kubeconfig.is_none())
         .map_err(|error| unanswered(crate::chain(&error)))

@@ -10,7 +10,7 @@ use kube::{
 };
 
 use super::{NAMESPACE, ON_HOSTS, Trouble, namespace_of};
-use crate::{runner::work::ClusterWork, secret, workload};
+use crate::{runner::work::ClusterWork, workload};
 
 /// How long one answer of the API may take.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
@@ -25,7 +25,8 @@ pub(super) struct Pods(Client);
 impl Pods {
     /// Those of the cluster that a run is of.
     pub(super) async fn connect(work: &ClusterWork) -> Result<Self, String> {
-        let kubeconfig = secret::read_kubeconfig(&work.client, &work.namespace(), work.cluster())
+        let kubeconfig = work
+            .kubeconfig()
             .await
             .map_err(|error| crate::chain(&error))?
             .ok_or("the kubeconfig Secret is not there")?;
