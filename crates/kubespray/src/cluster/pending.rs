@@ -463,24 +463,30 @@ impl List<'_> {
         self.add(COMPONENT.name, "RunFailed", &message, hosts);
     }
 
-    /// Nodes that an upgrade has left without pods, where another run has failed since and comes first: its own failure is told no more.
+    /// Nodes that an upgrade has left without pods, where another run has failed since and comes first: its own failure is told no more. The
+    /// other one may be of the same upgrade, and have failed on another node.
     fn halfway(&mut self, situation: &Situation<'_>) {
         let Ahead::Failed(failed) = self.ahead else {
             return;
         };
-        let begun = upgrade::begun(&situation.observed.runs);
-        let begun = begun.filter(|begun| begun.run != failed.name_any());
-        let Some(begun) = begun.filter(|begun| !begun.halfway.is_empty()) else {
+        let Some(begun) = upgrade::begun(&situation.observed.runs) else {
             return;
         };
+        let failed = failed.name_any();
+        let (run, hosts) = if begun.run == failed {
+            ("an earlier run of the upgrade".to_owned(), begun.earlier)
+        } else {
+            (format!("run {}", begun.run), begun.halfway)
+        };
+        if hosts.is_empty() {
+            return;
+        }
         let message = format!(
-            "run {} was ended in the middle of {}, which may take no pods since: it goes on when run {} has come to its end; windlass node \
-             uncordon lets pods in",
-            begun.run,
-            compile::listed(&begun.halfway),
-            failed.name_any()
+            "{run} was ended in the middle of {}, which may take no pods since: that goes on when run {failed} has come to its end; windlass \
+             node uncordon lets pods in",
+            compile::listed(&hosts),
         );
-        self.add(UPGRADE.name, "RunFailed", &message, begun.halfway);
+        self.add(UPGRADE.name, "RunFailed", &message, hosts);
     }
 
     /// Hosts whose removal has failed, which may have drained them, where another run has failed since and comes first.

@@ -297,6 +297,8 @@ pub struct Begun {
     pub kubespray: KubesprayVersion,
     /// The hosts in the middle of it, whose nodes may still be cordoned.
     pub halfway: Vec<HostName>,
+    /// Those of them that runs before it have left.
+    pub earlier: Vec<HostName>,
 }
 
 impl Begun {
@@ -326,9 +328,11 @@ pub fn begun_run<'a>(runs: impl DoubleEndedIterator<Item = &'a Run>) -> Option<(
         upgrades.take_while(|run| matches!(phase(run), RunPhase::Failed | RunPhase::Cancelled));
     let mut left = ended.filter_map(|run| Some((run, left_by(run)?)));
     let (run, mut begun) = left.next()?;
-    begun
-        .halfway
-        .extend(left.flat_map(|(_, earlier)| earlier.halfway));
+    begun.earlier = left.flat_map(|(_, earlier)| earlier.halfway).collect();
+    begun.earlier.retain(|host| !begun.halfway.contains(host));
+    begun.earlier.sort_unstable();
+    begun.earlier.dedup();
+    begun.halfway.extend(begun.earlier.iter().cloned());
     begun.halfway.sort_unstable();
     begun.halfway.dedup();
     Some((run, begun))
@@ -361,6 +365,7 @@ fn left_by(run: &Run) -> Option<Begun> {
         kubernetes: inputs.kubernetes,
         kubespray: inputs.kubespray,
         halfway: hosts.collect(),
+        earlier: Vec::new(),
     })
 }
 

@@ -195,6 +195,15 @@ fn a_control_plane_does_not_join_beside_a_member_that_is_half_removed() {
     told(&kinds, false, &events, &fates);
 }
 
+/// Two runs of one upgrade fail, each on another node.
+#[test]
+fn a_node_that_the_first_run_of_an_upgrade_left_is_told_of_when_the_second_fails_elsewhere() {
+    let kinds = [Kind::Master, Kind::Master, Kind::Master, Kind::Worker];
+    let events = [Event::Ask(0, 0), Event::Version(5), Event::Window(None)];
+    let fates = [Fate::Succeeds, Fate::Fails(154), Fate::Fails(134)];
+    told(&kinds, false, &events, &fates);
+}
+
 /// The operations that no story can have come to their end, and why. Whoever adds one here takes it out of all that is proved.
 const UNTOLD: [(&str, &str); 0] = [];
 
