@@ -39,50 +39,63 @@ pub(crate) fn measure(pairs: u8, windlass: PathBuf) -> anyhow::Result<Vec<Row>> 
     leaves(&stage)?;
     let mut rows = scale(&stage, pairs, &mut last)?;
     rows.push(untouched(&last)?);
-    rows.extend(one_dead(&stage)?);
-    rows.push(resume(&mut stage)?);
+    // What these show is Windlass' own, and a converge takes kubespray itself ten minutes.
+    if !stage.is_of_kubespray() {
+        rows.extend(one_dead(&stage)?);
+        rows.push(resume(&mut stage)?);
+    }
     Ok(rows)
 }
 
+/// How long something took through Windlass and without it, in seconds.
+#[derive(Default)]
+struct Pairs {
+    own: Vec<f64>,
+    peer: Vec<f64>,
+}
+
+impl Pairs {
+    fn row(&self, what: &str, peer: &str) -> Row {
+        let ratios = self.own.iter().zip(&self.peer);
+        let ratios: Vec<_> = ratios.map(|(own, peer)| own / peer).collect();
+        let peer = format!("ansible-playbook {peer} {:.2} s", median(&self.peer));
+        Row::new(what, format!("{:.2} s", median(&self.own))).peer(&peer, median(&ratios))
+    }
+}
+
 fn scale(stage: &Stage, pairs: u8, last: &mut Ran) -> anyhow::Result<Vec<Row>> {
-    let (mut sliced, mut whole, mut bare) = (Vec::new(), Vec::new(), Vec::new());
+    let [mut joined, mut whole, mut left] = [(); 3].map(|()| Pairs::default());
     for pair in 1..=pairs {
+        let mut plain = None;
         // By turns who is first, so that what warms up or fills up falls on both.
         if pair % 2 == 0 {
-            bare.push(without(stage, last)?);
+            plain = Some(without(stage, last)?);
         }
         *last = joins(stage)?;
-        leaves(stage)?;
-        sliced.push(last.plays);
-        whole.push(all_of(last)?);
-        if pair % 2 == 1 {
-            bare.push(without(stage, last)?);
-        }
-        if let (Some(own), Some(peer)) = (sliced.last(), bare.last()) {
-            eprintln!("living: pair {pair} of {pairs}: Windlass {own:.2} s, plain {peer:.2} s");
-        }
+        joined.own.push(last.plays);
+        whole.own.push(all_of(last)?);
+        left.own.push(leaves(stage)?.plays);
+        let (joins, leaves) = match plain {
+            Some(took) => took,
+            None => without(stage, last)?,
+        };
+        joined.peer.push(joins);
+        whole.peer.push(joins);
+        left.peer.push(leaves);
+        eprintln!(
+            "living: pair {pair} of {pairs}: Windlass {:.2} s, plain {joins:.2} s",
+            last.plays
+        );
     }
-    let ratio = |own: &[f64]| {
-        let ratios: Vec<_> = own
-            .iter()
-            .zip(&bare)
-            .map(|(own, peer)| own / peer)
-            .collect();
-        median(&ratios)
-    };
-    let peer = format!("ansible-playbook scale.yml --limit {:.2} s", median(&bare));
+    let scale = "scale.yml --limit";
+    let joins = format!("one worker joins a cluster of three, median of {pairs} pairs: the plays");
     Ok(vec![
-        Row::new(
-            &format!("one worker joins a cluster of three, median of {pairs} pairs: the plays"),
-            format!("{:.2} s", median(&sliced)),
-        )
-        .peer(&peer, ratio(&sliced))
-        .wanted("<= 1.0"),
-        Row::new(
+        joined.row(&joins, scale).wanted("<= 1.0"),
+        whole.row(
             "the same: the whole run, with the probe before and the wait until the node is Ready",
-            format!("{:.2} s", median(&whole)),
-        )
-        .peer(&peer, ratio(&whole)),
+            scale,
+        ),
+        left.row("the same worker leaves: the plays", "remove-node.yml"),
     ])
 }
 
@@ -201,23 +214,24 @@ fn joins(stage: &Stage) -> anyhow::Result<Ran> {
     })
 }
 
-fn leaves(stage: &Stage) -> anyhow::Result<()> {
+fn leaves(stage: &Stage) -> anyhow::Result<Ran> {
     let (name, _) = NEW;
-    through_windlass(stage, || {
+    let ran = through_windlass(stage, || {
         output(&mut stage.windlass(&["node", "remove", name])).map(drop)
     })?;
-    stage.until_gone("clusternode", name, stage.patience())
+    stage.until_gone("clusternode", name, stage.patience())?;
+    Ok(ran)
 }
 
-/// The worker joins and leaves by plain Ansible; gives how long it took to join.
-fn without(stage: &Stage, ran: &Ran) -> anyhow::Result<f64> {
+/// The worker joins and leaves by plain Ansible; gives how long either took.
+fn without(stage: &Stage, ran: &Ran) -> anyhow::Result<(f64, f64)> {
     let (name, _) = NEW;
     let only = format!("--limit={name}");
-    let took = plain(stage, &ran.directory, "scale.yml", &[&only])?;
+    let joins = plain(stage, &ran.directory, "scale.yml", &[&only])?;
     // As `key=value` it would be a word, which kubespray takes and the bundle does not.
     let gone = json!({"node": name, "skip_confirmation": true}).to_string();
-    plain(stage, &ran.directory, "remove-node.yml", &["-e", &gone])?;
-    Ok(took)
+    let leaves = plain(stage, &ran.directory, "remove-node.yml", &["-e", &gone])?;
+    Ok((joins, leaves))
 }
 
 /// From the start of a run to its end, in seconds.
