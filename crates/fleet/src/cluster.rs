@@ -39,7 +39,7 @@ pub mod part;
 pub(crate) mod records;
 mod report;
 mod request;
-mod secrets;
+pub(crate) mod secrets;
 mod settle;
 mod templates;
 mod vault;
@@ -103,7 +103,7 @@ struct Pass {
     phase: Option<MemberPhase>,
     /// What is known of the values for whose changes its machines are replaced.
     secrets: Vec<FleetSecret>,
-    /// Whether another cluster has read a newer version of one of them.
+    /// Whether another cluster has read a newer version of one of them, or something else.
     is_behind: bool,
     /// Whether it goes on when VaultSecrets are ready, which are not watched.
     awaits_secrets: bool,

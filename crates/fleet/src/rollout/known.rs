@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::inventory::{FleetSecret, Rollout, RolloutMember, RolloutState};
+use api::{
+    inventory::{FleetSecret, Rollout, RolloutMember, RolloutState},
+    secrets::KEY_DIGITS,
+};
 use controller::stream::in_namespace;
 use kube::ResourceExt;
 
@@ -12,7 +15,10 @@ use super::{
     history, rollback,
     waves::{self, Candidate},
 };
-use crate::{cluster::records, inventories::Inventory};
+use crate::{
+    cluster::{records, secrets::is_other},
+    inventories::Inventory,
+};
 
 /// What is known of the clusters of a roll-out.
 #[derive(Debug, Default)]
@@ -178,11 +184,26 @@ fn unread(secrets: &[(String, FleetSecret)]) -> Option<String> {
             *known = version.max(*known);
         }
     }
-    secrets.iter().find_map(|(cluster, secret)| {
+    let behind = secrets.iter().find_map(|(cluster, secret)| {
         let (place, version) = secret.place.as_deref().zip(secret.version)?;
         let newest = newest.get(place)?;
         (version < *newest).then(|| {
             format!("FleetCluster {cluster} is about to read version {newest} of {place} in Vault, which it shares with others")
+        })
+    });
+    behind.or_else(|| read_differently(secrets))
+}
+
+/// That two clusters have read different things of a place without versions. Pure.
+fn read_differently(secrets: &[(String, FleetSecret)]) -> Option<String> {
+    // By the key of the digests too, which say nothing of those of another one.
+    let mut first = BTreeMap::<_, (&str, &str)>::new();
+    secrets.iter().find_map(|(cluster, secret)| {
+        let (place, contents) = secret.place.as_deref().zip(secret.contents.as_deref())?;
+        let known = first.entry((place, contents.get(..KEY_DIGITS)));
+        let (other, read) = *known.or_insert((cluster, contents));
+        is_other(read, contents).then(|| {
+            format!("FleetCluster {other} and {cluster} have read different things of {place} in Vault, which they share, and read it anew")
         })
     })
 }
@@ -261,6 +282,23 @@ mod tests {
             "{waits}"
         );
         assert_eq!(told(&[two.clone(), two.clone()]), None);
+        // Without versions by what was read, while both can read it.
+        let read = |cluster: &str, contents: Option<&str>| {
+            let (name, secret) = secret(cluster, "v/a", None);
+            let contents = contents.map(ToOwned::to_owned);
+            (name, FleetSecret { contents, ..secret })
+        };
+        let waits = told(&[read("one", Some("keyA1")), read("two", Some("keyA2"))]).unwrap();
+        assert!(
+            waits.contains("FleetCluster one and two have read different things of v/a"),
+            "{waits}"
+        );
+        for contents in [Some("keyA1"), Some("keyB2"), None] {
+            assert_eq!(
+                told(&[read("one", Some("keyA1")), read("two", contents)]),
+                None
+            );
+        }
         // Of another place, of an engine without versions or of a Vault that is away nobody waits.
         for other in [
             secret("two", "v/b", Some(4)),
