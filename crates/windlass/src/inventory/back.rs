@@ -42,8 +42,13 @@ pub(super) async fn roll_back(global: &Global, options: &RollBack) -> anyhow::Re
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
+        let goes_on = if back.is_under_way {
+            "; until then the run goes on, unless you end it: windlass inventory abort"
+        } else {
+            ""
+        };
         bail!(
-            "run {} is not taken back: FleetCluster {name}{more}: {why}; to let the others go back, leave it out with --skip {name}",
+            "run {} is not taken back: FleetCluster {name}{more}: {why}; to let the others go back, leave it out with --skip {name}{goes_on}",
             back.run
         );
     }
