@@ -26,8 +26,8 @@ pub use path::{InvalidValuePath, Segment, ValuePath};
 pub use revision::{FleetRevision, FleetRevisionSpec};
 pub use rollout::{
     Approval, Births, Budget, Canary, Gate, GateStatus, MemberPhase, OnEdit, Rollout,
-    RolloutApproval, RolloutControl, RolloutMember, RolloutPhase, RolloutRecord, RolloutRun,
-    RolloutSpec, RolloutState, RolloutStatus, Wave,
+    RolloutApproval, RolloutChange, RolloutControl, RolloutMember, RolloutPhase, RolloutRecord,
+    RolloutRun, RolloutSpec, RolloutState, RolloutStatus, Wave,
 };
 pub use status::{FleetClusterStatus, FleetHealth, FleetProblem, FleetSecret, PendingChange};
 pub use template::{

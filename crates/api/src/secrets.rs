@@ -313,6 +313,10 @@ pub struct VaultSecretStatus {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "digests")]
     pub digests: BTreeMap<String, String>,
+    /// The same of the whole secret in Vault, where the engine keeps no versions: VaultSecrets that have read the same there have the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub contents: Option<String>,
     /// When what it holds changed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_at: Option<Time>,

@@ -7,9 +7,12 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use api::inventory::{
-    FLEET_CLUSTER_ANNOTATION, FleetCluster, FleetHealth, FleetProblem, FleetRevision, FleetSecret,
-    MemberPhase, REVISION_ANNOTATION, Rollout, RolloutMember,
+use api::{
+    inventory::{
+        FLEET_CLUSTER_ANNOTATION, FleetCluster, FleetHealth, FleetProblem, FleetRevision,
+        FleetSecret, MemberPhase, REVISION_ANNOTATION, Rollout, RolloutMember,
+    },
+    secrets::VaultSecret,
 };
 use controller::{
     BackOff, Events,
@@ -30,6 +33,7 @@ use crate::{
 };
 
 mod apply;
+mod away;
 mod before;
 mod birth;
 mod health;
@@ -39,7 +43,7 @@ pub mod part;
 pub(crate) mod records;
 mod report;
 mod request;
-mod secrets;
+pub(crate) mod secrets;
 mod settle;
 mod templates;
 mod vault;
@@ -59,6 +63,8 @@ pub struct Context {
     pub rollouts: Store<DeserializeGuard<Rollout>>,
     /// What clusters were rendered to.
     pub revisions: Store<DeserializeGuard<FleetRevision>>,
+    /// The VaultSecrets, where the same operator works on them.
+    pub vault_secrets: Option<Store<DeserializeGuard<VaultSecret>>>,
     /// The inventories.
     pub inventories: Arc<Inventories>,
     /// What happened.
@@ -103,10 +109,12 @@ struct Pass {
     phase: Option<MemberPhase>,
     /// What is known of the values for whose changes its machines are replaced.
     secrets: Vec<FleetSecret>,
-    /// Whether another cluster has read a newer version of one of them.
+    /// Whether another cluster has read a newer version of one of them, or something else.
     is_behind: bool,
     /// Whether it goes on when VaultSecrets are ready, which are not watched.
     awaits_secrets: bool,
+    /// Whether Vault can be asked.
+    vault: away::Vault,
     /// How soon what it needs of Vault no longer may go, if it stays well.
     settles_in: Option<std::time::Duration>,
     /// What it is made of, as far as the rendering speaks of it, where that was handed over.
@@ -292,6 +300,7 @@ async fn converge(
     {
         look(revision, parts, &mut pass, context).await?;
     }
+    pass.vault = away::look(cluster, context);
     pass.rules = rules(cluster, &pass.standing, context).await;
     pass.pending = pending(cluster, outcome, &pass, context);
     Ok(pass)

@@ -8,8 +8,12 @@ use api::{
         ClusterTemplate, Customer, Environment, FLEET_CLUSTER_ANNOTATION, FleetCluster,
         FleetRevision, Hierarchy, InfraProvider, LEVEL_LABEL, Rollout, Site,
     },
+    secrets::VaultSecret,
 };
-use controller::{BackOff, Events, Manager, WakeUps, reads, watch::Kind};
+use controller::{
+    BackOff, Events, Manager, WakeUps, reads,
+    watch::{Kind, Watch},
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{api::ObjectMeta, core::DeserializeGuard, runtime::reflector::ObjectRef};
 
@@ -21,12 +25,15 @@ pub struct Options {
     /// For how long a cluster is well before the VaultSecrets and keys of Secrets go that it needs no longer: longer than its operator
     /// takes to say what of a change waits.
     pub settle_after: Duration,
+    /// Whether the manager works on VaultSecrets as well, so that clusters may be woken by them.
+    pub vault: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             settle_after: Duration::from_mins(1),
+            vault: false,
         }
     }
 }
@@ -46,6 +53,8 @@ pub fn operate(manager: &mut Manager, options: Options) {
     let providers = manager.watch::<InfraProvider>();
     let templates = manager.watch::<ClusterTemplate>();
     let config_maps = manager.watch_labelled::<ConfigMap>(LEVEL_LABEL);
+    // An API may have no such kind, unless somebody works on it.
+    let vault_secrets = options.vault.then(|| manager.watch::<VaultSecret>());
     let client = manager.client().clone();
     let events = Events::new(client.clone(), "fleet");
     let of_clusters = Arc::new(cluster::Context {
@@ -53,6 +62,7 @@ pub fn operate(manager: &mut Manager, options: Options) {
         own: own.store(),
         rollouts: rollouts.store(),
         revisions: revisions.store(),
+        vault_secrets: vault_secrets.as_ref().map(Watch::store),
         inventories: Arc::clone(&inventories),
         events: events.clone(),
         resources: cluster::Resources::default(),
@@ -70,8 +80,12 @@ pub fn operate(manager: &mut Manager, options: Options) {
     config_maps.gone_wakes(&own, &wake_ups);
     clusters.on_gone(wakes_owner(&wake_ups));
     nodes.on_gone(wakes_owner(&wake_ups));
-    manager
-        .controller(&own, reads::wish)
+    let mut controller = manager.controller(&own, reads::wish);
+    if let Some(vault_secrets) = &vault_secrets {
+        vault_secrets.on_gone(wakes_owner(&wake_ups));
+        controller = controller.woken_by(vault_secrets, said, owner);
+    }
+    controller
         .woken_by(&hierarchies, reads::wish, own.in_namespace_of())
         .woken_by(&environments, reads::wish, own.in_namespace_of())
         .woken_by(&customers, reads::wish, own.in_namespace_of())
@@ -113,6 +127,17 @@ pub fn operate(manager: &mut Manager, options: Options) {
             [ObjectRef::new(&name).within(&namespace)]
         })
         .reconcile(rollout::reconcile, of_rollouts);
+}
+
+/// What a VaultSecret says of itself, but for when.
+fn said(object: &DeserializeGuard<VaultSecret>) -> impl PartialEq + Send + use<> {
+    let status = object.0.as_ref().ok();
+    let status = status.and_then(|object| object.status.clone());
+    let status = status.unwrap_or_default();
+    let conditions = status.conditions.into_iter();
+    let conditions = conditions.map(|it| (it.type_, it.status, it.reason, it.observed_generation));
+    let conditions: Vec<_> = conditions.collect();
+    (conditions, status.digests, status.version, status.contents)
 }
 
 /// The FleetCluster that an object was made for.

@@ -23,6 +23,8 @@ use serde_json::Value;
 
 use crate::{machines, names, pending};
 
+pub mod back;
+
 /// What would change.
 #[derive(Debug, Default)]
 pub struct Plan {
@@ -86,23 +88,45 @@ pub async fn plan(client: &Client, namespace: &str, edits: Vec<Value>) -> Result
         }
     });
     rendered.map_err(Error::Inventory)?;
-    let mut plan = Plan::default();
-    let mut objects = Vec::new();
+    let mut changed = Vec::new();
     for (cluster, after) in edits {
         let (change, before) = match records.get(&cluster.name) {
             None => (Change::Added, Vec::new()),
             Some(Some(before)) => (Change::Changed, before.clone()),
             Some(None) => (Change::Changed, there(client, namespace, &after).await?),
         };
-        let differing = diff::between(&before, &after);
+        changed.push(Edit {
+            cluster,
+            change,
+            before,
+            after,
+        });
+    }
+    Ok(foretold(client, namespace, changed).await)
+}
+
+/// What becomes of a cluster.
+struct Edit {
+    cluster: Object,
+    change: Change,
+    before: Vec<Value>,
+    after: Vec<Value>,
+}
+
+/// What differs, and what becomes of machines by it.
+async fn foretold(client: &Client, namespace: &str, edits: Vec<Edit>) -> Plan {
+    let mut plan = Plan::default();
+    let mut objects = Vec::new();
+    for edit in edits {
+        let differing = diff::between(&edit.before, &edit.after);
         if !differing.is_empty() {
             plan.changes.push(ClusterChange {
-                cluster,
-                change,
+                cluster: edit.cluster,
+                change: edit.change,
                 objects: differing,
                 effects: Vec::new(),
             });
-            objects.push((before, after));
+            objects.push((edit.before, edit.after));
         }
     }
     let foretell = |changes: &mut [ClusterChange], live: Option<&Live>| {
@@ -119,7 +143,7 @@ pub async fn plan(client: &Client, namespace: &str, edits: Vec<Value>) -> Result
             Err(error) => plan.unread = Some(error),
         }
     }
-    Ok(plan)
+    plan
 }
 
 /// How many clusters, machines and hosts changes are about.

@@ -2,7 +2,7 @@
 //!
 //! The status is the record of a run: who was begun, with which revision, since when. It is written under the version that the pass
 //! read, so that no pass grants on the ground of an older one; a FleetCluster is brought to a revision only after the grant was written.
-//! The decisions are made in `decision`, [`engine`], [`waves`] and [`rollback`].
+//! The decisions are made in `decision`, [`engine`], [`waves`], [`rollback`] and `history`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,6 +24,7 @@ mod births;
 mod decision;
 pub mod engine;
 pub(crate) mod gates;
+pub(crate) mod history;
 mod known;
 mod report;
 pub mod rollback;

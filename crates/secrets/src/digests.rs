@@ -81,9 +81,6 @@ pub fn of(
     (namespace, secret): (&str, &str),
     data: &BTreeMap<String, Vec<u8>>,
 ) -> BTreeMap<String, String> {
-    // As the digest of no place has it.
-    let named = hex::encode(Sha256::digest(key));
-    let named = named.get(..KEY_DIGITS).unwrap_or_default();
     let values = data.iter().take(MOST);
     let digests = values.filter_map(|(name, value)| {
         // It takes keys of any length.
@@ -94,11 +91,40 @@ pub fn of(
             mac.update(b"/");
         }
         mac.update(value);
-        let mut digest = format!("{named}{}", hex::encode(mac.finalize().into_bytes()));
-        digest.truncate(DIGITS);
-        Some((name.clone(), digest))
+        Some((name.clone(), shown(key, mac)))
     });
     digests.collect()
+}
+
+/// The digest of all that a place in Vault holds: who has read the same there has the same, whatever they made of it.
+pub fn of_contents(
+    key: &[u8],
+    place: &[&str],
+    fields: &BTreeMap<String, Vec<u8>>,
+) -> Option<String> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
+    let fields = fields
+        .iter()
+        .flat_map(|(name, value)| [name.as_bytes(), value]);
+    let place = place.iter().map(|part| part.as_bytes());
+    // No value of a Secret is digested with a beginning like this one: its namespace has no such sign.
+    mac.update(b"//");
+    for part in place.chain(fields) {
+        // Where one ends is part of it.
+        mac.update(&u64::try_from(part.len()).ok()?.to_be_bytes());
+        mac.update(part);
+    }
+    Some(shown(key, mac))
+}
+
+/// The beginning of a digest, behind what names the key.
+fn shown(key: &[u8], mac: Hmac<Sha256>) -> String {
+    // As the digest of no place has it.
+    let named = hex::encode(Sha256::digest(key));
+    let named = named.get(..KEY_DIGITS).unwrap_or_default();
+    let mut digest = format!("{named}{}", hex::encode(mac.finalize().into_bytes()));
+    digest.truncate(DIGITS);
+    digest
 }
 
 #[cfg(test)]
@@ -120,6 +146,26 @@ mod tests {
             digest(&[7; LENGTH], ("n", "a"), "hunter3"),
         ] {
             assert_ne!(one, other);
+        }
+        let fields = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter();
+            pairs
+                .map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec()))
+                .collect()
+        };
+        let contents = |key: &[u8], path, pairs: &[(&str, &str)]| {
+            of_contents(key, &["https://v:8200", "", "kv", path], &fields(pairs)).unwrap()
+        };
+        let all = contents(&[7; LENGTH], "a", &[("one", "x"), ("two", "y")]);
+        assert_eq!((all.len(), &all[..KEY_DIGITS]), (16, &one[..KEY_DIGITS]));
+        for other in [
+            contents(&[8; LENGTH], "a", &[("one", "x"), ("two", "y")]),
+            contents(&[7; LENGTH], "b", &[("one", "x"), ("two", "y")]),
+            contents(&[7; LENGTH], "a", &[("one", "x"), ("two", "z")]),
+            contents(&[7; LENGTH], "a", &[("one", "xtwo"), ("", "y")]),
+            contents(&[7; LENGTH], "a", &[("one", "x")]),
+        ] {
+            assert_ne!(all, other);
         }
         let many = (0..200).map(|number| (format!("{number:03}"), Vec::new()));
         assert_eq!(of(&[7; LENGTH], ("n", "a"), &many.collect()).len(), MOST);

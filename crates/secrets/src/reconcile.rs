@@ -9,7 +9,7 @@ use std::{
 use api::secrets::{
     ADDRESS_ANNOTATION, AUDIENCE_ANNOTATION, AppRoleAuth, Auth, CREDENTIALS_TYPE,
     KEEP_KEYS_ANNOTATION, KeyRef, KubernetesAuth, OWN_SUFFIXES, SERVICE_ACCOUNT, SecretType,
-    TokenAuth, VaultSecret, VaultSecretStatus,
+    TokenAuth, VaultSecret, VaultSecretSpec, VaultSecretStatus,
 };
 use controller::{
     BackOff, Conditions, Events, Occurrence, Severity, Standing, Status, Summary,
@@ -170,6 +170,8 @@ struct Kept {
     version: Option<i64>,
     /// What tells that a value changed, by its key; nothing where there is no key to tell it with.
     digests: Option<BTreeMap<String, String>>,
+    /// The same of all that is in Vault, where it has no version there.
+    contents: Option<String>,
     /// The keys of the Secret, and its version in the API, where it was written.
     written: Option<(Vec<String>, String)>,
     /// When the token must be renewed, where only that keeps it alive.
@@ -255,7 +257,10 @@ async fn keep(object: &VaultSecret, context: &Context) -> Result<Kept, Trouble> 
     let secret = name_of(object);
     // Values are kept whether or not anything can be told of them.
     let digests = match digests::key(&context.client, &context.keys).await {
-        Ok(key) => Some(digests::of(&key, (&namespace, &secret), &data)),
+        Ok(key) => Some((
+            digests::of(&key, (&namespace, &secret), &data),
+            contents(&key, spec, &held),
+        )),
         Err(error) => {
             let error = chain(&error);
             tracing::warn!(
@@ -267,13 +272,26 @@ async fn keep(object: &VaultSecret, context: &Context) -> Result<Kept, Trouble> 
         }
     };
     let written = write(object, &namespace, data, context).await?;
+    let (digests, contents) = digests.unzip();
     Ok(Kept {
         secret,
         version: held.version,
         digests,
+        contents: contents.flatten(),
         written,
         renewed_in,
     })
+}
+
+/// What tells that others have read the same, where no version does.
+fn contents(key: &[u8], spec: &VaultSecretSpec, held: &Held) -> Option<String> {
+    if held.version.is_some() {
+        return None;
+    }
+    let namespace = spec.vault.namespace.as_deref().unwrap_or_default();
+    let mount = spec.mount.as_deref().unwrap_or("secret");
+    let place = [&spec.vault.address, namespace, mount, &spec.path];
+    digests::of_contents(key, &place, &held.fields)
 }
 
 /// Reads the secret. A token that is refused is replaced, once, and not at every pass: it may have been revoked.
@@ -752,6 +770,7 @@ fn told(
             if let Some(digests) = &kept.digests {
                 told.digests.clone_from(digests);
             }
+            told.contents.clone_from(&kept.contents);
             if kept.written.is_some() || told.changed_at.is_none() {
                 told.changed_at = Some(Time(now));
             }

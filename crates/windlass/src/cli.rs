@@ -1043,9 +1043,9 @@ pub(crate) enum Inventory {
     Resume(OfRollout),
     /// End the run of a roll-out that is under way; the next edit is another one
     Abort(OfRollout),
-    /// End the run of a roll-out that is under way, and bring the clusters that it has begun back to what each was before; refused
-    /// where a version of Kubernetes or kubespray would go down
-    Rollback(OfRollout),
+    /// Take back the run of a roll-out that is under way or ended last: the clusters that it has begun go back to what each was before, in
+    /// a run of their own; refused where a version of Kubernetes or kubespray would go down. Without --yes, what changes is shown
+    Rollback(RollBack),
     /// Let the wave of a roll-out begin that waits for it
     Approve(OfRollout),
     /// Leave a cluster out of the run of a roll-out, or count its failure no longer
@@ -1099,6 +1099,28 @@ pub(crate) struct PlanInventory {
 pub(crate) struct OfRollout {
     /// The Rollout [default: the only one of the namespace]
     pub(crate) rollout: Option<String>,
+}
+
+/// Options of `inventory rollback`.
+#[derive(Args, Debug)]
+pub(crate) struct RollBack {
+    /// The Rollout [default: the only one of the namespace]
+    pub(crate) rollout: Option<String>,
+    /// A run of status.history: the clusters go back to what it has left, and all that came after it is taken back
+    #[arg(long, value_name = "RUN", conflicts_with = "before")]
+    pub(crate) to: Option<String>,
+    /// A run of status.history: the clusters go back to what was before it, and all that came after it is taken back too
+    #[arg(long, value_name = "RUN")]
+    pub(crate) before: Option<String>,
+    /// A cluster that stays as it is; may be given several times
+    #[arg(long, value_name = "CLUSTER")]
+    pub(crate) skip: Vec<String>,
+    /// Carry it out
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// The format of what is shown
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
 }
 
 /// Options of `inventory skip`.

@@ -99,7 +99,11 @@ pub(crate) async fn controller(global: &Global, options: Controller) -> anyhow::
         openstack::operate(&mut operator, runners);
     }
     if options.fleet {
-        fleet::operate(&mut operator, fleet::Options::default());
+        let own = fleet::Options {
+            vault: options.vault,
+            ..fleet::Options::default()
+        };
+        fleet::operate(&mut operator, own);
     }
     if options.vault {
         // A shared operator: what listens on its machine for itself alone is not its users' to ask.

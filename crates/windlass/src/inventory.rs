@@ -20,6 +20,7 @@ use crate::{
     terminal::{self, text},
 };
 
+mod back;
 pub(crate) mod import;
 mod live;
 
@@ -36,7 +37,7 @@ pub(crate) async fn inventory(global: &Global, command: &Inventory) -> ExitCode 
         Inventory::Pause(of) => live::steer(global, of, Verb::Pause).await,
         Inventory::Resume(of) => live::steer(global, of, Verb::Resume).await,
         Inventory::Abort(of) => live::steer(global, of, Verb::Abort).await,
-        Inventory::Rollback(of) => live::steer(global, of, Verb::Rollback).await,
+        Inventory::Rollback(options) => back::roll_back(global, options).await,
         Inventory::Approve(of) => live::steer(global, of, Verb::Approve).await,
         Inventory::Skip(options) => live::skip(global, options).await,
         Inventory::Import(options) => import::import(global, options).await,

@@ -83,7 +83,11 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
     });
     let mut operator = operator(client.clone(), settings, own, providers);
     if options.fleet {
-        fleet::operate(&mut operator, fleet::Options::default());
+        let own = fleet::Options {
+            vault: options.vault,
+            ..fleet::Options::default()
+        };
+        fleet::operate(&mut operator, own);
     }
     if options.vault {
         let own = secrets::Options {

@@ -127,6 +127,7 @@ level!(
     printcolumn(name = "Pending", type_ = "integer", json_path = ".status.pending.fields"),
     printcolumn(name = "Health", type_ = "string", json_path = ".status.health"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
+    printcolumn(name = "Vault", type_ = "string", json_path = ".status.conditions[?(@.type=='VaultUnavailable')].reason"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].message", priority = 1),
     printcolumn(name = "Hierarchy", type_ = "string", json_path = ".spec.hierarchy", priority = 1),
     printcolumn(name = "Template", type_ = "string", json_path = ".spec.template", priority = 1),

@@ -246,8 +246,9 @@ pub enum RolloutState {
     Paused,
     /// No other cluster of this run is begun, for good; the next edit is another run.
     Aborted,
-    /// This run ends, and the clusters that it has begun go back to the revision that each had before, in a run of their own. Refused
-    /// where a version of Kubernetes or of kubespray would go down: then nothing goes back, and no other cluster is begun.
+    /// This run ends, and the clusters that it has begun go back to the revision that each had before, in a run of their own. A run that
+    /// has ended is taken back with those that came after it, as long as it is one of the last three. Refused where a version of
+    /// Kubernetes or of kubespray would go down: then nothing goes back, and no other cluster is begun.
     RolledBack,
 }
 
@@ -438,6 +439,7 @@ pub enum MemberPhase {
 }
 
 /// A run that ended.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutRecord {
@@ -458,6 +460,32 @@ pub struct RolloutRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 34))]
     pub approvals: Vec<RolloutApproval>,
+    /// The run that it took back.
+    #[schemars(length(max = 32))]
+    pub rolls_back: Option<String>,
+    /// What clusters inherited from before it: a FleetRevision of the Rollout. Of the last three runs.
+    #[schemars(length(max = 32))]
+    pub sources: Option<String>,
+    /// The clusters that it has begun. Of the last three runs: those can be taken back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000))]
+    pub clusters: Vec<RolloutChange>,
+}
+
+/// What a run that ended has made of a cluster.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutChange {
+    /// The FleetCluster.
+    #[schemars(length(max = 253))]
+    pub name: String,
+    /// What it was before: a FleetRevision.
+    #[schemars(length(max = 32))]
+    pub before: Option<String>,
+    /// What the run brought it to.
+    #[schemars(length(max = 32))]
+    pub revision: String,
 }
 
 fn skipped_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {

@@ -55,7 +55,7 @@ pub struct FleetClusterStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub problems: Vec<FleetProblem>,
-    /// Ready, Reconciling, Stalled, UpToDate.
+    /// Ready, Reconciling, Stalled, UpToDate, and VaultUnavailable while Vault is away or sealed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
@@ -83,6 +83,10 @@ pub struct FleetSecret {
     /// The version in Vault that was read last. Not there: the engine keeps none, or Vault cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<i64>,
+    /// What was read there last, where the engine keeps no versions, as the VaultSecret says it. Not there: Vault cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub contents: Option<String>,
 }
 
 /// How what was applied of a cluster stands.

@@ -16,7 +16,7 @@ use super::{
     Context, Error, Pass,
     part::{self, Parts},
 };
-use crate::{inventories::Revision, names};
+use crate::{inventories::Revision, names, rollout::history};
 
 /// Keeps what a cluster is rendered to.
 pub(super) async fn keep(
@@ -128,12 +128,13 @@ pub(super) async fn prune(
         .cloned()
         .collect();
     for rollout in in_namespace(&context.rollouts, &namespace) {
-        let run = rollout
-            .0
-            .as_ref()
-            .ok()
-            .and_then(|rollout| rollout.status.as_ref()?.run.as_ref());
-        let members = run.into_iter().flat_map(|run| &run.clusters);
+        let status = rollout.0.as_ref().ok();
+        let Some(status) = status.and_then(|rollout| rollout.status.as_ref()) else {
+            continue;
+        };
+        // Those that ended may be taken back.
+        wanted.extend(history::revisions(status, &cluster.name_any()).cloned());
+        let members = status.run.iter().flat_map(|run| &run.clusters);
         let own = members.filter(|member| member.name == cluster.name_any());
         // What it was before as well: the run may be rolled back.
         wanted.extend(

@@ -73,6 +73,7 @@ fn told(
     conditions.summarise(&summary);
     let (status, reason, message) = up_to_date(pass);
     conditions.set("UpToDate", status, reason, message);
+    pass.vault.tell(&mut conditions);
     let mut problems = pass.problems.clone();
     problems.truncate(MOST_PROBLEMS);
     FleetClusterStatus {

@@ -4,7 +4,7 @@
 //! for a Vault that cannot be read, and nothing for what is seen first: only another digest after one that was known is a change. Where a
 //! status was lost, with a backup of its objects, the templates say what was known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::{
     inventory::{FleetCluster, FleetSecret, MOST_SECRETS, ROLLS_ANNOTATION, SECRETS_ANNOTATION},
@@ -30,7 +30,7 @@ use super::{
 pub(super) struct Look {
     /// It, for the status.
     pub(super) secrets: Vec<FleetSecret>,
-    /// Whether another cluster has read a newer version in Vault, so that this one is about to.
+    /// Whether another cluster has read a newer version in Vault, or something else, so that this one is about to.
     pub(super) is_behind: bool,
 }
 
@@ -40,10 +40,11 @@ struct Found {
     digest: Option<String>,
     place: Option<String>,
     version: Option<i64>,
+    contents: Option<String>,
 }
 
 /// Looks at the VaultSecrets of a cluster. One of which another cluster has read a newer version is read at once: a roll-out waits until all
-/// that share it have.
+/// that share it have. Where the engine keeps no versions nobody knows who is behind, so all that have read different things read anew.
 pub(super) async fn look(
     cluster: &FleetCluster,
     (parts, applied): (&Parts, Option<&str>),
@@ -65,9 +66,14 @@ pub(super) async fn look(
         let there = there.unwrap_or_default();
         // Of the one that is there: another place comes with a roll-out, and what was read is of this one until then.
         let (place, version) = (place(&there["spec"]), version(&there));
-        if let Some(newer) = newer(cluster, place.as_deref(), version, context) {
+        let contents = contents(&there);
+        let others = shared(cluster, place.as_deref(), context);
+        let asked = newer(version, &others)
+            .map(|newer| format!("version {} to {newer}", version.unwrap_or_default()))
+            .or_else(|| otherwise(contents.as_deref(), &others));
+        if let Some(asked) = asked {
             is_behind = true;
-            refresh(part, &there, (version, newer), context).await?;
+            refresh(part, &there, &asked, context).await?;
         }
         for key in keys.split(' ') {
             let digest = there["status"]["digests"][key].as_str();
@@ -75,6 +81,7 @@ pub(super) async fn look(
                 digest: digest.map(ToOwned::to_owned),
                 place: place.clone(),
                 version,
+                contents: contents.clone(),
             };
             found.insert(format!("{}/{key}", part.name), found_now);
         }
@@ -99,6 +106,7 @@ pub(super) fn unlooked(known: &[FleetSecret]) -> Vec<FleetSecret> {
     known
         .map(|secret| FleetSecret {
             version: None,
+            contents: None,
             ..secret
         })
         .collect()
@@ -125,6 +133,16 @@ fn place(spec: &Value) -> Option<String> {
 
 /// The version that was read of what a VaultSecret says now, while it can be.
 fn version(there: &Value) -> Option<i64> {
+    read(there)?["version"].as_i64()
+}
+
+/// What tells what was read, where the engine keeps no versions, while it can be.
+fn contents(there: &Value) -> Option<String> {
+    read(there)?["contents"].as_str().map(ToOwned::to_owned)
+}
+
+/// The status of a VaultSecret that speaks of what it says now, while Vault can be read.
+fn read(there: &Value) -> Option<&Value> {
     let status = &there["status"];
     if status["observedGeneration"] != there["metadata"]["generation"] {
         return None;
@@ -133,37 +151,43 @@ fn version(there: &Value) -> Option<i64> {
     let mut conditions = conditions.into_iter().flatten();
     let is_stale =
         conditions.any(|condition| condition["type"] == "Stale" && condition["status"] == "True");
-    status["version"].as_i64().filter(|_| !is_stale)
+    Some(status).filter(|_| !is_stale)
 }
 
-/// The newest version that another cluster of the namespace has read there, if it is newer than this one.
-fn newer(
-    cluster: &FleetCluster,
-    place: Option<&str>,
-    version: Option<i64>,
-    context: &Context,
-) -> Option<i64> {
-    let (place, version) = place.zip(version)?;
+/// What the clusters of the namespace have read of a place.
+fn shared(cluster: &FleetCluster, place: Option<&str>, context: &Context) -> Vec<FleetSecret> {
+    let Some(place) = place else {
+        return Vec::new();
+    };
     let namespace = cluster.namespace().unwrap_or_default();
-    let newest = in_namespace(&context.own, &namespace)
+    in_namespace(&context.own, &namespace)
         .into_iter()
         .filter_map(|other| readable(&other)?.status.clone())
         .flat_map(|status| status.secrets)
         .filter(|secret| secret.place.as_deref() == Some(place))
-        .filter_map(|secret| secret.version)
-        .max()?;
-    (newest > version).then_some(newest)
+        .collect()
 }
 
-/// Has a VaultSecret read at once, one time for each step from a version to another.
-async fn refresh(
-    part: &Part,
-    there: &Value,
-    (read, newer): (Option<i64>, i64),
-    context: &Context,
-) -> Result<(), Error> {
-    let asked = format!("version {} to {newer}", read.unwrap_or_default());
-    if there["metadata"]["annotations"][REFRESH_ANNOTATION] == asked.as_str() {
+/// The newest version that another cluster has read, if it is newer than this one.
+fn newer(version: Option<i64>, others: &[FleetSecret]) -> Option<i64> {
+    let newest = others.iter().filter_map(|secret| secret.version).max()?;
+    (newest > version?).then_some(newest)
+}
+
+/// That another cluster has read something else, and what all have.
+fn otherwise(contents: Option<&str>, others: &[FleetSecret]) -> Option<String> {
+    let own = contents?;
+    let read = others
+        .iter()
+        .filter_map(|secret| secret.contents.as_deref());
+    let other: BTreeSet<_> = read.filter(|read| is_other(own, read)).collect();
+    let other: Vec<_> = other.into_iter().collect();
+    (!other.is_empty()).then(|| format!("{own}, others {}", other.join(" ")))
+}
+
+/// Has a VaultSecret read at once, one time for each thing that is asked.
+async fn refresh(part: &Part, there: &Value, asked: &str, context: &Context) -> Result<(), Error> {
+    if there["metadata"]["annotations"][REFRESH_ANNOTATION] == asked {
         return Ok(());
     }
     let patch = json!({"metadata": {"annotations": {REFRESH_ANNOTATION: asked}}});
@@ -200,6 +224,7 @@ fn known_now(
             digest,
             place,
             version,
+            contents,
         } = found;
         let before = known.iter().find(|secret| secret.name == name).cloned();
         let before = before.or_else(|| {
@@ -215,6 +240,7 @@ fn known_now(
             // Nobody waits for it to be read.
             return before.map(|before| FleetSecret {
                 version: None,
+                contents: None,
                 ..before
             });
         };
@@ -229,6 +255,7 @@ fn known_now(
             told,
             place,
             version,
+            contents,
         })
     });
     // Of a cluster that has more nothing is rendered.
@@ -236,7 +263,7 @@ fn known_now(
 }
 
 /// Whether two digests are of two values. Those of two keys say nothing.
-fn is_other(one: &str, other: &str) -> bool {
+pub(crate) fn is_other(one: &str, other: &str) -> bool {
     one != other && one.get(..KEY_DIGITS) == other.get(..KEY_DIGITS)
 }
 
@@ -280,6 +307,32 @@ mod tests {
         assert_eq!(version(&there("True", 2)), None, "nobody waits for it");
         assert_eq!(version(&there("False", 1)), None, "it was read elsewhere");
         assert_eq!(version(&json!({})), None);
+    }
+
+    #[test]
+    fn without_versions_all_that_have_read_different_things_read_anew() {
+        let others = |all: &[Option<&str>]| {
+            let all = all.iter().map(|contents| FleetSecret {
+                contents: contents.map(ToOwned::to_owned),
+                ..FleetSecret::default()
+            });
+            all.collect::<Vec<_>>()
+        };
+        let (one, two, of_another_key) = ("keyA1", "keyA2", "keyB7");
+        let asked = |own, read: &[Option<&str>]| otherwise(own, &others(read));
+        let both = [Some(one), Some(two), Some(one)];
+        assert_eq!(
+            asked(Some(one), &both).as_deref(),
+            Some("keyA1, others keyA2")
+        );
+        assert_eq!(
+            asked(Some(two), &both).as_deref(),
+            Some("keyA2, others keyA1")
+        );
+        for read in [Some(one), Some(of_another_key), None] {
+            assert_eq!(asked(Some(one), &[read]), None, "{read:?}");
+        }
+        assert_eq!(asked(None, &both), None, "its Vault is away");
     }
 
     #[test]

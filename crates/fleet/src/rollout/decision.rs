@@ -6,8 +6,7 @@ use std::{
 };
 
 use api::inventory::{
-    Approval, Births, OnEdit, Rollout, RolloutPhase, RolloutRecord, RolloutRun, RolloutState,
-    RolloutStatus,
+    Approval, Births, OnEdit, Rollout, RolloutPhase, RolloutRun, RolloutState, RolloutStatus,
 };
 use controller::{
     problem,
@@ -21,6 +20,7 @@ use super::{
     approvals, births,
     engine::{self, Steering, Verdict},
     gates,
+    history::{self, Taken},
     known::Known,
     rollback,
     waves::{self, Candidate},
@@ -62,7 +62,7 @@ pub(super) fn decide(
     now: Timestamp,
 ) -> Decided {
     let spec = &rollout.spec;
-    let status = rollout.status.clone().unwrap_or_default();
+    let mut status = rollout.status.clone().unwrap_or_default();
     let name = rollout.name_any();
     let windows = Windows::read(&spec.windows, &format!("Rollout/{name} spec.windows"));
     let problem = unknown_level(rollout, known)
@@ -87,18 +87,40 @@ pub(super) fn decide(
     let approved = approved
         .filter(|_| control.run.as_ref() == run)
         .collect::<BTreeSet<_>>();
-    let mut decided = match status.run.clone() {
-        Some(open) if open.ended.is_none() => {
+    let mut decided = match (status.run.clone(), history::asked(rollout)) {
+        (Some(open), asked) if open.ended.is_none() => {
             let phase = status.phase.unwrap_or_default();
-            situation.go_on(decided, open, phase, &edited)
+            let mut decided = situation.go_on(decided, open, phase, &edited);
+            if let Some(Ok(taken)) = asked.filter(|_| decided.queued.is_none()) {
+                let what = format!("run {} is taken back when this run has ended", taken.run);
+                decided.queued = Some(what);
+            }
+            decided
         }
-        last => situation.begin(decided, last, edited),
+        (last, None) => situation.begin(decided, last, edited),
+        (last, Some(asked)) => {
+            let decided = situation.go_back(decided, last, asked.as_ref());
+            if let Some(taken) = asked.ok().filter(|_| decided.is_going_back()) {
+                // What there was before has nothing of what is taken back.
+                status.sources = taken.sources;
+            }
+            decided
+        }
     };
     let policy = waves::policy(spec);
     let is_seen = situation.is_seen();
     decided.sources = births::settled(&status, &decided, known, is_seen, (&policy, &approved));
     decided.births = births::births(&status, &decided, &policy, &approved);
     decided
+}
+
+impl Decided {
+    /// Whether the pass has begun to take back runs that ended.
+    fn is_going_back(&self) -> bool {
+        let run = self.run.iter().filter(|run| run.ended.is_none());
+        run.chain(self.ended.iter().map(|(run, _)| run))
+            .any(|run| run.rolls_back.is_some())
+    }
 }
 
 impl Situation<'_> {
@@ -268,6 +290,79 @@ impl Situation<'_> {
         decided
     }
 
+    /// The pass while no run is under way and somebody wants some that ended taken back.
+    fn go_back(
+        &self,
+        mut decided: Decided,
+        last: Option<RolloutRun>,
+        asked: Result<&Taken, &String>,
+    ) -> Decided {
+        decided.run = last;
+        decided.verdict.phase = RolloutPhase::Aborted;
+        let control = self.rollout.spec.control.clone().unwrap_or_default();
+        let skip: BTreeSet<_> = control.skip.into_iter().collect();
+        let taken = match asked {
+            Ok(taken) => taken,
+            Err(why) => {
+                decided.verdict.waits =
+                    Some(format!("{why}; or set spec.control.state to Running"));
+                return decided;
+            }
+        };
+        let refusal = decided
+            .problem
+            .clone()
+            .or_else(|| rollback::refusal_of_ended(taken, &skip, &self.known.no_way_back));
+        if let Some(why) = refusal {
+            decided.verdict.waits = Some(why);
+            return decided;
+        }
+        let mut run = rollback::run_back(taken, &self.rollout.spec, &skip, self.known);
+        decided.verdict.next = run.clusters.iter().map(|it| it.name.clone()).collect();
+        if let Some(why) = self.known.is_unknown() {
+            decided.verdict.phase = RolloutPhase::Gathering;
+            decided.verdict.waits = Some(format!("run {} is to be taken back: {why}", taken.run));
+            return decided;
+        }
+        if run.clusters.len() > MOST_MEMBERS {
+            decided.verdict.waits = Some(format!(
+                "run {} is not taken back: {} clusters would go back, and a run has {MOST_MEMBERS} at most; name a later run, or set \
+                 spec.control.state to Running",
+                taken.run,
+                run.clusters.len()
+            ));
+            return decided;
+        }
+        self.leave(&mut decided, taken);
+        decided.verdict.next.clear();
+        decided.verdict.phase = RolloutPhase::RolledBack;
+        decided.verdict.wake = Some(0);
+        run.started = Some(Time(self.now));
+        if run.clusters.is_empty() {
+            // All are what they were: that is written down, or it would be asked for for ever.
+            run.ended = Some(Time(self.now));
+            decided.ended = Some((run, RolloutPhase::Succeeded));
+        } else {
+            decided.run = Some(run);
+        }
+        decided
+    }
+
+    /// Keeps the roll-out from what is taken back, until the inventory says something else. An edit that nobody has carried out comes next.
+    fn leave(&self, decided: &mut Decided, taken: &Taken) {
+        for candidate in &self.known.own {
+            let Some(brought) = taken.revisions.get(&candidate.name) else {
+                continue;
+            };
+            let seen = self.known.seen.get(&candidate.name);
+            let applied = seen.and_then(|seen| seen.applied.as_ref());
+            if candidate.revision == *brought || Some(&candidate.revision) == applied {
+                let (name, revision) = (candidate.name.clone(), candidate.revision.clone());
+                decided.skipped.insert(name, revision);
+            }
+        }
+    }
+
     /// Why a run of so many clusters does not begin.
     fn gathers(&self, edited: usize) -> Option<String> {
         let control = self.rollout.spec.control.as_ref();
@@ -420,29 +515,7 @@ fn named(candidates: &[Candidate]) -> String {
     format!("{}{}", names.join(", "), rest.unwrap_or_default())
 }
 
-/// What is kept of a run that ended.
-pub(super) fn record(run: &RolloutRun, phase: RolloutPhase) -> RolloutRecord {
-    use api::inventory::MemberPhase::Done;
-    let done = run
-        .clusters
-        .iter()
-        .filter(|member| member.phase == Done)
-        .count();
-    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    RolloutRecord {
-        id: run.id.clone(),
-        phase,
-        started: run.started.clone(),
-        ended: run.ended.clone(),
-        done: count(done),
-        not_done: count(run.clusters.len() - done),
-        approvals: run.approvals.clone(),
-    }
-}
-
-/// How many records are kept, by the schema of the status.
-pub(super) const MOST_RECORDS: usize = 10;
-/// How many skipped clusters are remembered, by the same.
+/// How many skipped clusters are remembered, by the schema of the status.
 const MOST_SKIPPED: usize = 10_000;
 /// How many clusters a run has, by the same.
 const MOST_MEMBERS: usize = 1000;

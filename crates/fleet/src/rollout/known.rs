@@ -2,20 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::inventory::{FleetSecret, Rollout, RolloutMember, RolloutState};
+use api::{
+    inventory::{FleetSecret, Rollout, RolloutMember, RolloutState},
+    secrets::KEY_DIGITS,
+};
 use controller::stream::in_namespace;
 use kube::ResourceExt;
 
 use super::{
     Context, engine,
     engine::Seen,
-    rollback,
+    history, rollback,
     waves::{self, Candidate},
 };
 use crate::{
-    cluster::{ADOPTED, records},
+    cluster::{records, secrets::is_other},
     inventories::Inventory,
-    names,
 };
 
 /// What is known of the clusters of a roll-out.
@@ -73,7 +75,6 @@ pub(super) fn known(
     let mut secrets = Vec::new();
     let policy = waves::policy(&rollout.spec);
     let mut known = Known {
-        no_way_back: no_way_back(rollout, context),
         sources: inventory.sources().map(|sources| sources.revision.clone()),
         ..Known::default()
     };
@@ -156,6 +157,7 @@ pub(super) fn known(
         }
     }
     known.unread = unread(&secrets);
+    known.no_way_back = no_way_back(rollout, &known, context);
     // Begun by another roll-out, and gone.
     let own: BTreeSet<_> = members(rollout)
         .map(|member| member.name.as_str())
@@ -182,53 +184,68 @@ fn unread(secrets: &[(String, FleetSecret)]) -> Option<String> {
             *known = version.max(*known);
         }
     }
-    secrets.iter().find_map(|(cluster, secret)| {
+    let behind = secrets.iter().find_map(|(cluster, secret)| {
         let (place, version) = secret.place.as_deref().zip(secret.version)?;
         let newest = newest.get(place)?;
         (version < *newest).then(|| {
             format!("FleetCluster {cluster} is about to read version {newest} of {place} in Vault, which it shares with others")
         })
+    });
+    behind.or_else(|| read_differently(secrets))
+}
+
+/// That two clusters have read different things of a place without versions. Pure.
+fn read_differently(secrets: &[(String, FleetSecret)]) -> Option<String> {
+    // By the key of the digests too, which say nothing of those of another one.
+    let mut first = BTreeMap::<_, (&str, &str)>::new();
+    secrets.iter().find_map(|(cluster, secret)| {
+        let (place, contents) = secret.place.as_deref().zip(secret.contents.as_deref())?;
+        let known = first.entry((place, contents.get(..KEY_DIGITS)));
+        let (other, read) = *known.or_insert((cluster, contents));
+        is_other(read, contents).then(|| {
+            format!("FleetCluster {other} and {cluster} have read different things of {place} in Vault, which they share, and read it anew")
+        })
     })
 }
 
-/// The clusters that a run has begun and that cannot go back, and why, if somebody asks for that.
-fn no_way_back(rollout: &Rollout, context: &Context) -> BTreeMap<String, String> {
-    let control = rollout.spec.control.as_ref();
-    let run = rollout.status.as_ref();
-    let run = run.and_then(|status| status.run.as_ref());
-    let (Some(control), Some(run)) = (control, run) else {
+/// The clusters that cannot go back, and why, if somebody asks for that.
+fn no_way_back(rollout: &Rollout, known: &Known, context: &Context) -> BTreeMap<String, String> {
+    let namespace = rollout.namespace().unwrap_or_default();
+    let obstacle = |name: &str, before: Option<&str>, from: &[&str]| {
+        rollback::obstacle(name, before, from, |revision| {
+            records::kept(&context.revisions, (&namespace, name), revision)
+        })
+    };
+    let control = rollout.spec.control.clone().unwrap_or_default();
+    let open = rollout.status.as_ref().and_then(history::open);
+    let open = open.filter(|run| {
+        control.state == Some(RolloutState::RolledBack) && control.run.as_ref() == Some(&run.id)
+    });
+    if let Some(run) = open {
+        let begun = run.clusters.iter();
+        let begun = begun.filter(|member| engine::has_begun(member));
+        let obstacles = begun.filter_map(|member| {
+            let why = obstacle(&member.name, member.before.as_deref(), &[&member.revision])?;
+            Some((member.name.clone(), why))
+        });
+        return obstacles.collect();
+    }
+    let Some(Ok(taken)) = history::asked(rollout) else {
         return BTreeMap::new();
     };
-    if control.state != Some(RolloutState::RolledBack) || control.run.as_ref() != Some(&run.id) {
-        return BTreeMap::new();
-    }
-    let namespace = rollout.namespace().unwrap_or_default();
-    let begun = run
-        .clusters
-        .iter()
-        .filter(|member| engine::has_begun(member));
-    let objections = begun.filter_map(|member| {
-        let kept = |revision: &str| {
-            let objects = records::kept(&context.revisions, (&namespace, &member.name), revision);
-            objects.ok_or_else(|| {
-                let record = names::record(&member.name, revision);
-                format!("FleetRevision {record} is not there, or does not hold what its name says")
-            })
-        };
-        let objection = match member.before.as_deref() {
-            None => Some("its run does not say what it was before".to_owned()),
-            Some(ADOPTED) => {
-                Some("it was handed over, and no revision says what it was before".to_owned())
-            }
-            Some(before) if before == member.revision => None,
-            Some(before) => match (kept(before), kept(&member.revision)) {
-                (Ok(before), Ok(after)) => rollback::objection(&before, &after),
-                (Err(lost), _) | (_, Err(lost)) => Some(lost),
-            },
-        };
-        Some((member.name.clone(), objection?))
+    let own = known.own.iter().map(|candidate| &candidate.name);
+    let own: BTreeSet<_> = own.chain(&known.broken).collect();
+    let obstacles = taken.before.iter().filter_map(|(name, before)| {
+        let seen = known.seen.get(name).filter(|_| own.contains(name))?;
+        let applied = seen.applied.as_deref()?;
+        if Some(applied) == before.as_deref() && !seen.is_halfway {
+            return None;
+        }
+        let brought = taken.revisions.get(name).map_or(applied, String::as_str);
+        let why = obstacle(name, before.as_deref(), &[applied, brought])?;
+        Some((name.clone(), why))
     });
-    objections.collect()
+    obstacles.collect()
 }
 
 /// The clusters of a roll-out's run that has not ended.
@@ -265,6 +282,23 @@ mod tests {
             "{waits}"
         );
         assert_eq!(told(&[two.clone(), two.clone()]), None);
+        // Without versions by what was read, while both can read it.
+        let read = |cluster: &str, contents: Option<&str>| {
+            let (name, secret) = secret(cluster, "v/a", None);
+            let contents = contents.map(ToOwned::to_owned);
+            (name, FleetSecret { contents, ..secret })
+        };
+        let waits = told(&[read("one", Some("keyA1")), read("two", Some("keyA2"))]).unwrap();
+        assert!(
+            waits.contains("FleetCluster one and two have read different things of v/a"),
+            "{waits}"
+        );
+        for contents in [Some("keyA1"), Some("keyB2"), None] {
+            assert_eq!(
+                told(&[read("one", Some("keyA1")), read("two", contents)]),
+                None
+            );
+        }
         // Of another place, of an engine without versions or of a Vault that is away nobody waits.
         for other in [
             secret("two", "v/b", Some(4)),

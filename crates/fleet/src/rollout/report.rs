@@ -8,12 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Api, Resource, ResourceExt};
 
-use super::{
-    Context, Error,
-    decision::{Decided, MOST_RECORDS, record},
-    known::Known,
-    sources,
-};
+use super::{Context, Error, decision::Decided, history, known::Known, sources};
 use crate::{inventories::Sources, names::STATUS_MANAGER};
 
 /// Writes the status under the version that was read, and then the Events.
@@ -79,8 +74,8 @@ fn told(
     });
     let mut history = before.history.clone();
     if let Some((run, phase)) = &decided.ended {
-        history.insert(0, record(run, *phase));
-        history.truncate(MOST_RECORDS);
+        let record = history::record(run, *phase, before.sources.as_ref());
+        history = history::remembered(&history, record);
     }
     let first: Vec<_> = verdict.next.iter().take(3).map(String::as_str).collect();
     let more = verdict.next.len().saturating_sub(3);

@@ -1,7 +1,8 @@
 //! Back from a run: what it has begun goes to the revision that each cluster had before, as a run of its own. Pure.
 //!
-//! It is one wave, without canaries: what it brings has been tried, and what it takes away may be broken everywhere. Budgets, gates and
-//! the bound of failures hold as ever. No cluster is brought to an older version of Kubernetes or of kubespray: neither can be downgraded.
+//! From a run in its middle it is one wave, without canaries: what it brings has been tried, and what it takes away may be broken
+//! everywhere. From runs that ended it goes in the waves of the Rollout, canaries first: the fleet stands, and going back is a change as
+//! any other. Budgets, gates and the bound of failures hold as ever. No cluster is brought to an older version of Kubernetes or of kubespray: neither can be downgraded.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,11 +12,17 @@ use std::{
 
 use api::{
     KubernetesVersion, KubesprayVersion,
-    inventory::{MemberPhase, RolloutMember, RolloutRun},
+    inventory::{MemberPhase, RolloutMember, RolloutRun, RolloutSpec},
 };
 use serde_json::Value;
 
-use super::engine;
+use super::{
+    engine,
+    history::Taken,
+    known::Known,
+    waves::{self, Candidate},
+};
+use crate::{cluster::ADOPTED, names};
 
 /// The one wave.
 pub const WAVE: &str = "rollback";
@@ -42,6 +49,52 @@ pub fn run(of: &RolloutRun, skip: &BTreeSet<String>) -> RolloutRun {
     }
 }
 
+/// The run that takes back those that ended. It may have none.
+pub(super) fn run_back(
+    taken: &Taken,
+    spec: &RolloutSpec,
+    skip: &BTreeSet<String>,
+    known: &Known,
+) -> RolloutRun {
+    let own = known.own.iter().filter(|one| !skip.contains(&one.name));
+    let going = own.filter_map(|candidate| {
+        let before = taken.before.get(&candidate.name)?.clone()?;
+        let seen = known.seen.get(&candidate.name)?;
+        let is_other = *seen.applied.as_ref()? != before || seen.is_halfway;
+        is_other.then(|| Candidate {
+            revision: before,
+            ..candidate.clone()
+        })
+    });
+    let mut run = waves::run(
+        &controller::digest(&[&taken.run, WAVE], 10),
+        spec,
+        going.collect(),
+    );
+    run.rolls_back = Some(taken.run.clone());
+    run.sources.clone_from(&known.sources);
+    for member in &mut run.clusters {
+        let seen = known.seen.get(&member.name);
+        member.before = seen.and_then(|seen| seen.applied.clone());
+    }
+    run
+}
+
+/// Why runs that ended are not taken back, and what to do about it. None: they can be.
+pub(super) fn refusal_of_ended(
+    taken: &Taken,
+    skip: &BTreeSet<String>,
+    no_way_back: &BTreeMap<String, String>,
+) -> Option<String> {
+    let mut refused = no_way_back.iter();
+    let (name, why) = refused.find(|(name, _)| !skip.contains(*name))?;
+    Some(format!(
+        "run {} is not taken back, and no other run begins: FleetCluster {name}: {why}; have {name} skipped (spec.control.skip) to let the \
+         others go back, or set spec.control.state to Running",
+        taken.run
+    ))
+}
+
 /// Why a run is not rolled back, and what to do about it. None: it can be.
 pub(super) fn refusal(
     of: &RolloutRun,
@@ -63,8 +116,35 @@ pub(super) fn refusal(
     ))
 }
 
+/// Why a cluster does not go to what it was before from any of these revisions. None: it may.
+pub(crate) fn obstacle(
+    cluster: &str,
+    before: Option<&str>,
+    from: &[&str],
+    kept: impl Fn(&str) -> Option<Vec<Value>>,
+) -> Option<String> {
+    let kept = |revision: &str| {
+        kept(revision).ok_or_else(|| {
+            let record = names::record(cluster, revision);
+            format!("FleetRevision {record} is not there, or does not hold what its name says")
+        })
+    };
+    let before = match before {
+        None => return Some("its run does not say what it was before".to_owned()),
+        Some(ADOPTED) => {
+            return Some("it was handed over, and no revision says what it was before".to_owned());
+        }
+        Some(before) => before,
+    };
+    let mut from = from.iter().filter(|from| **from != before);
+    from.find_map(|from| match (kept(before), kept(from)) {
+        (Ok(before), Ok(after)) => objection(&before, &after),
+        (Err(lost), _) | (_, Err(lost)) => Some(lost),
+    })
+}
+
 /// Why a cluster does not go from what it is rendered to now back to what it was before. None: it may.
-pub(super) fn objection(before: &[Value], after: &[Value]) -> Option<String> {
+fn objection(before: &[Value], after: &[Value]) -> Option<String> {
     after.iter().find_map(|object| {
         let was = before.iter().find(|was| is_same(was, object))?;
         let kubernetes = lower::<KubernetesVersion>(was, object, kubernetes(object)?);
@@ -220,6 +300,41 @@ mod tests {
             let after = [node, object(api_version, kind, &after)];
             let told = objection(&before, &after);
             assert_eq!(told.is_some(), refused.is_some(), "{after:?}: {told:?}");
+            let told = told.unwrap_or_default();
+            assert!(told.contains(refused.unwrap_or_default()), "{told}");
+        }
+    }
+
+    #[test]
+    fn what_a_cluster_was_is_never_guessed() {
+        let kept = |revision: &str| {
+            let spec = json!({"kubernetesVersion": format!("1.3{revision}.0")});
+            let objects = vec![object("kubespray.k8s.io/v1", "Cluster", &spec)];
+            (revision != "9").then_some(objects)
+        };
+        for (before, from, refused) in [
+            (Some("4"), vec!["4"], None),
+            (Some("5"), vec!["4"], None),
+            (
+                Some("4"),
+                vec!["4", "5"],
+                Some("from 1.35.0 down to 1.34.0"),
+            ),
+            (
+                Some("9"),
+                vec!["5"],
+                Some("FleetRevision shop-9 is not there"),
+            ),
+            (
+                Some("4"),
+                vec!["9"],
+                Some("FleetRevision shop-9 is not there"),
+            ),
+            (Some(ADOPTED), vec!["4"], Some("it was handed over")),
+            (None, vec!["4"], Some("does not say what it was before")),
+        ] {
+            let told = obstacle("shop", before, &from, kept);
+            assert_eq!(told.is_some(), refused.is_some(), "{before:?}: {told:?}");
             let told = told.unwrap_or_default();
             assert!(told.contains(refused.unwrap_or_default()), "{told}");
         }

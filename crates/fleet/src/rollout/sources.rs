@@ -92,7 +92,12 @@ pub(crate) fn record(rollout: &str, revision: &str) -> String {
 fn named(status: &RolloutStatus) -> impl Iterator<Item = &String> {
     let run = status.run.as_ref().filter(|run| run.ended.is_none());
     let of_run = run.and_then(|run| run.sources.as_ref());
-    status.sources.iter().chain(of_run)
+    // Those before runs that can be taken back as well.
+    let before = status
+        .history
+        .iter()
+        .filter_map(|record| record.sources.as_ref());
+    status.sources.iter().chain(of_run).chain(before)
 }
 
 /// Whose it is: no name of a cluster.

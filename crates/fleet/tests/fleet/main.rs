@@ -8,6 +8,7 @@
 
 mod advice;
 mod approval;
+mod away;
 mod births;
 mod bounds;
 mod cluster_api;
@@ -16,5 +17,6 @@ mod gates;
 mod rollback;
 mod rolls;
 mod story;
+mod unversioned;
 mod vault;
 mod world;

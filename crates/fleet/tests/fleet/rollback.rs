@@ -2,11 +2,16 @@
 
 use api::{
     Cluster,
-    inventory::{ClusterTemplate, Environment, FleetCluster, Rollout, RolloutPhase},
+    inventory::{
+        ClusterTemplate, Environment, FleetCluster, FleetRevision, MemberPhase, Rollout,
+        RolloutPhase,
+    },
 };
+use fleet::plan::back::{Back, NoWay, Which};
+use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
-use crate::world::{World, environment, inventory, is_ready, operate, status, template};
+use crate::world::{FLEET, World, environment, inventory, is_ready, operate, status, template};
 
 /// A fleet whose roll-out waits behind its canary, `a1`, for an approval of the edit, and the run.
 async fn behind_its_canary(edit: impl AsyncFnOnce(&World)) -> (World, String) {
@@ -96,3 +101,152 @@ async fn a_version_of_kubernetes_does_not_go_down() {
     world.rollout("at rest", RolloutPhase::Idle).await;
     assert_eq!(world.versions().await, before);
 }
+
+/// A fleet that a run has brought to its end, and the run.
+async fn after_a_run(edit: impl AsyncFnOnce(&World)) -> (World, String) {
+    let world = World::start().await;
+    inventory(&world).await;
+    for name in ALL {
+        world.until::<FleetCluster>(name, "born", is_ready).await;
+    }
+    world.apply::<Rollout>("all", quick(&json!({}))).await;
+    edit(&world).await;
+    let over = world.ended("through", RolloutPhase::Succeeded).await;
+    (world, over.status.unwrap().run.unwrap().id)
+}
+
+fn quick(control: &Value) -> Value {
+    json!({"soak": "0s", "parallel": 2, "control": control})
+}
+
+/// What it is to take back what `which` says, with what cannot go back.
+async fn foreseen(world: &World, which: Which<'_>, skip: &[&str]) -> Result<Back, NoWay> {
+    let rollout = world.all::<Rollout>(FLEET).get("all").await.unwrap();
+    let skip = skip.iter().map(|name| (*name).to_owned()).collect();
+    fleet::plan::back::back(&world.client, &rollout, which, &skip).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_ended_is_taken_back_and_a_killed_operator_goes_on_with_it() {
+    let (mut world, run) = after_a_run(async |world| {
+        let mut edited = template();
+        edited["documents"][1]["object"]["spec"]["ssh"]["user"] = json!("admin");
+        world.apply::<ClusterTemplate>("kubespray", edited).await;
+    })
+    .await;
+    let back = foreseen(&world, Which::Last, &[]).await.unwrap();
+    assert_eq!((&back.run, back.is_under_way), (&run, false));
+    assert!(back.refused.is_empty());
+    let changes: Vec<_> = back
+        .plan
+        .changes
+        .iter()
+        .map(|it| &*it.cluster.name)
+        .collect();
+    assert_eq!(changes, ALL);
+    let change = serde_json::to_value(&back.plan.changes[0]).unwrap();
+    let leaf = &change["objects"][0]["leaves"][0];
+    assert_eq!(
+        (&leaf["before"], &leaf["after"]),
+        (&json!("admin"), &json!("root"))
+    );
+    world.play.most.lock().unwrap().clear();
+    world.play.held.lock().unwrap().insert("b1".to_owned());
+    let control = json!({"run": run, "state": "RolledBack"});
+    world.apply::<Rollout>("all", quick(&control)).await;
+    // In its middle: the canary is through, and another cluster is at work.
+    world
+        .until::<Rollout>("all", "in the middle", |rollout| {
+            let run = rollout.status.as_ref().and_then(|it| it.run.as_ref());
+            run.is_some_and(|it| {
+                let is = |name: &str, phase| {
+                    let mut members = it.clusters.iter();
+                    members.any(|member| member.name == name && member.phase == phase)
+                };
+                it.rolls_back.as_ref() == Some(&run_of(&control))
+                    && is("a1", MemberPhase::Done)
+                    && is("b1", MemberPhase::Updating)
+            })
+        })
+        .await;
+    world.kill().await;
+    world.play.held.lock().unwrap().clear();
+    world.operator = operate(&world.client);
+    world
+        .until::<Rollout>("all", "taken back", |rollout| {
+            let history = rollout.status.as_ref().map(|it| &it.history);
+            history.and_then(|it| it.first()).is_some_and(|last| {
+                last.rolls_back.as_ref() == Some(&run_of(&control))
+                    && last.phase == RolloutPhase::Succeeded
+            })
+        })
+        .await;
+    world.rollout("at rest", RolloutPhase::Idle).await;
+    for name in ALL {
+        assert_eq!(user(&world, name).await, "root", "{name}");
+    }
+    // Never two of a site, as in any run.
+    let most = world.play.most.lock().unwrap().clone();
+    assert!(most.values().all(|most| *most <= 1), "{most:?}");
+    let Err(NoWay::Refused(why)) = foreseen(&world, Which::Run(&run), &[]).await else {
+        panic!("it was taken back")
+    };
+    assert!(
+        why.contains(&format!("run {run} was taken back by run")),
+        "{why}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_ended_does_not_go_down_by_a_version_and_is_not_guessed_where_it_is_lost() {
+    let (world, run) = after_a_run(async |world| {
+        let edited = environment("1.34.4");
+        world.apply::<Environment>("production", edited).await;
+    })
+    .await;
+    let before = world.versions().await;
+    let back = foreseen(&world, Which::Last, &[]).await.unwrap();
+    assert_eq!(back.refused.len(), ALL.len());
+    let why = "Kubernetes would go from 1.34.4 down to 1.34.3";
+    assert!(back.refused["c1"].contains(why), "{:?}", back.refused);
+    let skipped = foreseen(&world, Which::Last, &["a1", "a2"]).await.unwrap();
+    assert_eq!(skipped.refused.len(), 3);
+    let Err(NoWay::Refused(told)) = foreseen(&world, Which::Last, &["a9"]).await else {
+        panic!("there is no a9")
+    };
+    assert!(
+        told.contains("those that were begun: a1, a2, b1, b2, c1"),
+        "{told}"
+    );
+    let control = json!({"run": run, "state": "RolledBack"});
+    world.apply::<Rollout>("all", quick(&control)).await;
+    let waits = |rollout: &Rollout, words: &str| {
+        let waits = rollout.status.as_ref().and_then(|it| it.waits.as_ref());
+        waits.is_some_and(|waits| waits.contains(words))
+    };
+    let told = format!("FleetCluster a1: {why}");
+    world
+        .until::<Rollout>("all", "refused", |rollout| waits(rollout, &told))
+        .await;
+    assert_eq!(world.versions().await, before);
+    // Of what is lost nothing is guessed.
+    let revisions = world.all::<FleetRevision>(FLEET);
+    let a2 = world.all::<FleetCluster>(FLEET).get("a2").await.unwrap();
+    let applied = status(&a2).applied.unwrap();
+    for record in revisions.list(&ListParams::default()).await.unwrap() {
+        if record.spec.cluster == "a2" && record.spec.revision != applied {
+            let name = record.metadata.name.unwrap();
+            let deleted = revisions.delete(&name, &DeleteParams::default()).await;
+            deleted.unwrap();
+        }
+    }
+    let skip = ["a1", "b1", "b2", "c1"];
+    let lost = foreseen(&world, Which::Run(&run), &skip).await.unwrap();
+    assert!(
+        lost.refused["a2"].contains("is not there"),
+        "{:?}",
+        lost.refused
+    );
+}
+
+const ALL: [&str; 5] = ["a1", "a2", "b1", "b2", "c1"];

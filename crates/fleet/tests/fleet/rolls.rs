@@ -16,10 +16,10 @@ use crate::{
     world::{FLEET, World, status},
 };
 
-const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
-const KIND: &str = "KubeadmConfigTemplate";
+pub const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
+pub const KIND: &str = "KubeadmConfigTemplate";
 
-fn template() -> Value {
+pub fn template() -> Value {
     json!({
         "backEnd": "Plain",
         "vaultSecrets": {"vault": {

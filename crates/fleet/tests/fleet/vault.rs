@@ -48,10 +48,15 @@ impl Bao {
     }
 
     pub async fn put(&self, path: &str, fields: Value) {
-        let url = format!("{}/v1/secret/data/{path}", self.server.address);
+        self.post(&format!("secret/data/{path}"), json!({"data": fields}))
+            .await;
+    }
+
+    pub async fn post(&self, path: &str, body: Value) {
+        let url = format!("{}/v1/{path}", self.server.address);
         let request = self.client.post(url);
         let request = request.header("X-Vault-Token", lab::OpenBao::TOKEN);
-        let response = request.json(&json!({"data": fields})).send().await.unwrap();
+        let response = request.json(&body).send().await.unwrap();
         assert!(response.status().is_success(), "{path}");
     }
 }
@@ -152,7 +157,7 @@ async fn value(world: &World, reference: &Value) -> Option<String> {
 }
 
 /// Has all VaultSecrets read anew, and waits until they say whether Vault could be.
-async fn refresh(world: &World, stale: &str) {
+pub async fn refresh(world: &World, stale: &str) {
     refresh_in(world, "shop", stale).await;
 }
 
@@ -188,7 +193,7 @@ pub async fn refresh_of(world: &World, (namespace, names): (&str, &[&str]), stal
 }
 
 /// A cluster that is born with its Secrets, and a roll-out for what follows.
-async fn born(world: &World, bao: &Bao) -> FleetCluster {
+pub async fn born(world: &World, bao: &Bao) -> FleetCluster {
     begin(world, &bao.server.address).await;
     let rollout = json!({"soak": "0s", "canary": {"count": 0}});
     world.apply::<Rollout>("all", rollout).await;

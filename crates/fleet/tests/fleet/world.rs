@@ -192,6 +192,15 @@ impl Drop for World {
 }
 
 pub fn operate(client: &Client) -> JoinHandle<Result<(), WatchesEnded>> {
+    operate_with(client, false)
+}
+
+/// Where VaultSecrets are watched.
+pub fn operate_beside_vault(client: &Client) -> JoinHandle<Result<(), WatchesEnded>> {
+    operate_with(client, true)
+}
+
+fn operate_with(client: &Client, vault: bool) -> JoinHandle<Result<(), WatchesEnded>> {
     let settings = Settings {
         namespace: None,
         concurrency: 4,
@@ -201,6 +210,7 @@ pub fn operate(client: &Client) -> JoinHandle<Result<(), WatchesEnded>> {
     let mut manager = Manager::new(client.clone(), settings);
     let options = fleet::Options {
         settle_after: Duration::from_millis(100),
+        vault,
     };
     fleet::operate(&mut manager, options);
     tokio::spawn(manager.run())

@@ -12,6 +12,7 @@ fn kept(written: bool) -> Result<Kept, Trouble> {
         secret: "a".to_owned(),
         version: Some(2),
         digests: None,
+        contents: None,
         written: written.then(|| (vec!["k".to_owned()], "7".to_owned())),
         renewed_in: None,
     })

@@ -32,19 +32,23 @@ pub(super) async fn plan(global: &Global, options: &PlanInventory) -> anyhow::Re
         Err(error) => return Err(anyhow::Error::new(error).context("failed to plan")),
         Ok(plan) => plan,
     };
-    if let Some(error) = plan.unread {
-        let error = anyhow::Error::new(error);
-        eprintln!(
-            "windlass: Machines are counted by replicas, as they cannot be read: {}",
-            text(&format!("{error:#}"))
-        );
-    }
+    say_unread(plan.unread);
     super::print_changes(&plan.changes, options.output)?;
     Ok(if plan.changes.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Says why Machines were counted by replicas, where they were.
+pub(super) fn say_unread(error: Option<kube::Error>) {
+    if let Some(error) = error.map(anyhow::Error::new) {
+        eprintln!(
+            "windlass: Machines are counted by replicas, as they cannot be read: {}",
+            text(&format!("{error:#}"))
+        );
+    }
 }
 
 /// Steers a roll-out.
@@ -54,13 +58,24 @@ pub(super) async fn steer(
     verb: Verb<'_>,
 ) -> anyhow::Result<ExitCode> {
     let client = global.client().await?;
+    let rollout = pick(&client, of.rollout.as_deref(), &global.namespace).await?;
+    let (control, effect) = control(&rollout, verb)?;
+    ask(client, &rollout, &control, &effect).await
+}
+
+/// Writes what is asked of a roll-out, as it was read.
+pub(super) async fn ask(
+    client: Client,
+    rollout: &Rollout,
+    control: &RolloutControl,
+    effect: &str,
+) -> anyhow::Result<ExitCode> {
     let parameters = PatchParams {
         field_manager: Some(manager(&client).await),
         ..PatchParams::default()
     };
-    let api = Api::<Rollout>::namespaced(client, &global.namespace);
-    let rollout = pick(&api, of.rollout.as_deref(), &global.namespace).await?;
-    let (control, effect) = control(&rollout, verb)?;
+    let namespace = rollout.namespace().unwrap_or_default();
+    let api = Api::<Rollout>::namespaced(client, &namespace);
     let body = json!({
         "metadata": {"resourceVersion": rollout.resource_version()},
         "spec": {"control": control},
@@ -109,7 +124,6 @@ pub(super) enum Verb<'a> {
     Pause,
     Resume,
     Abort,
-    Rollback,
     Approve,
     Skip(&'a str),
 }
@@ -158,22 +172,6 @@ fn control(rollout: &Rollout, verb: Verb<'_>) -> anyhow::Result<(RolloutControl,
                 run.id
             )
         }
-        Verb::Rollback => {
-            let run = open()?;
-            if let Some(before) = &run.rolls_back {
-                bail!(
-                    "run {} of roll-out {name} is itself the way back from run {before}: edit the inventory for another revision",
-                    run.id
-                );
-            }
-            about(&mut control, &run.id);
-            control.state = Some(RolloutState::RolledBack);
-            format!(
-                "ends run {}: what it has begun goes back to what it was before, unless a version would go down; kubectl get rollouts \
-                 says how it goes",
-                run.id
-            )
-        }
         Verb::Approve => {
             let run = open()?;
             ensure!(
@@ -211,7 +209,12 @@ fn control(rollout: &Rollout, verb: Verb<'_>) -> anyhow::Result<(RolloutControl,
     Ok((control, effect))
 }
 
-async fn pick(api: &Api<Rollout>, name: Option<&str>, namespace: &str) -> anyhow::Result<Rollout> {
+pub(super) async fn pick(
+    client: &Client,
+    name: Option<&str>,
+    namespace: &str,
+) -> anyhow::Result<Rollout> {
+    let api = Api::<Rollout>::namespaced(client.clone(), namespace);
     if let Some(name) = name {
         return answered(api.get(name).await, &format!("read Rollout {name}"));
     }
@@ -287,16 +290,6 @@ mod tests {
             let error = control(&rollout, verb).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
-        let (back, _) = control(&waits, Verb::Rollback).unwrap();
-        assert_eq!(
-            (back.run.as_deref(), back.state),
-            (Some("new"), Some(RolloutState::RolledBack))
-        );
-        let mut way_back = waits.clone();
-        let run = way_back.status.as_mut().and_then(|it| it.run.as_mut());
-        run.unwrap().rolls_back = Some("old".to_owned());
-        let error = control(&way_back, Verb::Rollback).unwrap_err().to_string();
-        assert!(error.contains("the way back from run old"), "{error}");
         let paused = rollout("Paused", json!("Paused"));
         let (resumed, _) = control(&paused, Verb::Resume).unwrap();
         assert_eq!(resumed.state, Some(RolloutState::Running));

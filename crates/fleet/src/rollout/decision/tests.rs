@@ -45,6 +45,10 @@ fn pass(rollout: &mut Rollout, known: &Known) -> Decided {
 fn pass_at(rollout: &mut Rollout, known: &Known, now: &str) -> Decided {
     let decided = decide(rollout, known, Duration::ZERO, now.parse().unwrap());
     let status = rollout.status.get_or_insert_default();
+    if let Some((run, phase)) = &decided.ended {
+        let record = history::record(run, *phase, status.sources.as_ref());
+        status.history = history::remembered(&status.history, record);
+    }
     status.run.clone_from(&decided.run);
     status.phase = Some(decided.verdict.phase);
     status.skipped.clone_from(&decided.skipped);
@@ -348,6 +352,186 @@ fn a_run_of_which_nothing_was_begun_ends_when_it_is_rolled_back() {
         assert!(over.run.unwrap().ended.is_some());
         assert_eq!(over.verdict.phase, phase);
     }
+}
+
+/// A roll-out after a run that ended, which brought three clusters from `1` to `2`, and its id.
+fn ended(spec: Value) -> (Rollout, String) {
+    let (mut rollout, id) = half_way(spec);
+    for clusters in [
+        [("a1", "2", "2"), ("a2", "2", "2"), ("b1", "1", "2")],
+        [("a1", "2", "2"), ("a2", "2", "2"), ("b1", "2", "2")],
+    ] {
+        for _ in 0..3 {
+            pass(&mut rollout, &known(&clusters));
+        }
+    }
+    let status = rollout.status.clone().unwrap();
+    assert_eq!(status.history[0].phase, RolloutPhase::Succeeded);
+    assert!(status.run.unwrap().ended.is_some());
+    (rollout, id)
+}
+
+const BROUGHT: [(&str, &str, &str); 3] = [("a1", "2", "2"), ("a2", "2", "2"), ("b1", "2", "2")];
+
+#[test]
+fn a_run_that_ended_is_taken_back_canary_first_and_wave_by_wave() {
+    let waves = json!([{"name": "b", "level": "site", "objects": ["b"]}]);
+    let spec = json!({"soak": "0s", "waves": waves, "canary": {"clusters": ["a1"]}, "approval": "EveryWave"});
+    let (mut rollout, id) = ended(json!({"soak": "0s"}));
+    rollout.spec = serde_json::from_value(spec).unwrap();
+    rollout.spec.windows = nightly(&json!({})).spec.windows;
+    roll_back(&mut rollout, &id, &[]);
+    let begins = pass(&mut rollout, &known(&BROUGHT));
+    assert_eq!(begins.verdict.phase, RolloutPhase::RolledBack);
+    let run = begins.run.clone().unwrap();
+    assert_eq!(run.rolls_back, Some(id));
+    assert_eq!(run.waves, ["canary", "b", "rest"]);
+    assert_eq!(phases(&begins), "a1=Pending@1 b1=Pending@1 a2=Pending@1");
+    assert_eq!(run.clusters[0].before.as_deref(), Some("2"));
+    // Whoever asked for it by name neither approves it nor waits for a window.
+    assert_eq!(
+        phases(&pass(&mut rollout, &known(&BROUGHT))),
+        "a1=Updating@1 b1=Pending@1 a2=Pending@1"
+    );
+    for (clusters, expected) in [
+        (
+            [("a1", "1", "2"), ("a2", "2", "2"), ("b1", "2", "2")],
+            "a1=Done@1 b1=Updating@1 a2=Pending@1",
+        ),
+        (
+            [("a1", "1", "2"), ("a2", "2", "2"), ("b1", "1", "2")],
+            "a1=Done@1 b1=Done@1 a2=Updating@1",
+        ),
+        (
+            [("a1", "1", "2"), ("a2", "1", "2"), ("b1", "1", "2")],
+            "a1=Done@1 b1=Done@1 a2=Done@1",
+        ),
+    ] {
+        let mut last = Decided::default();
+        for _ in 0..2 {
+            last = pass(&mut rollout, &known(&clusters));
+            assert_eq!(last.queued, None, "nobody has edited anything");
+        }
+        assert_eq!(phases(&last), expected);
+    }
+    // It stays so, though the inventory says what was taken back and the request stands.
+    let back = [("a1", "1", "2"), ("a2", "1", "2"), ("b1", "1", "2")];
+    for _ in 0..3 {
+        let rests = pass(&mut rollout, &known(&back));
+        assert_eq!(rests.verdict.phase, RolloutPhase::Idle);
+        assert_eq!(rests.verdict.waits, None);
+    }
+    let edited = [("a1", "1", "3"), ("a2", "1", "3"), ("b1", "1", "3")];
+    let next = pass(&mut rollout, &known(&edited));
+    assert!(next.run.unwrap().rolls_back.is_none());
+}
+
+#[test]
+fn a_canary_that_fails_on_the_way_back_halts_it() {
+    let (mut rollout, id) = ended(json!({"soak": "0s"}));
+    roll_back(&mut rollout, &id, &[]);
+    pass(&mut rollout, &known(&BROUGHT));
+    pass(&mut rollout, &known(&BROUGHT));
+    let mut ill = known(&[("a1", "1", "2"), ("a2", "2", "2"), ("b1", "2", "2")]);
+    ill.seen.get_mut("a1").unwrap().health = FleetHealth::Failed;
+    let halted = pass(&mut rollout, &ill);
+    assert_eq!(phases(&halted), "a1=Failed@1 a2=Pending@1 b1=Pending@1");
+    assert_eq!(halted.verdict.phase, RolloutPhase::Halted);
+}
+
+#[test]
+fn what_ended_and_cannot_go_back_begins_nothing_until_it_is_left_out() {
+    let (mut rollout, id) = ended(json!({"soak": "0s"}));
+    let why = "Kubernetes would go from 1.35.4 down to 1.34.3";
+    // An edit does not overtake who wants to go back.
+    let mut all = known(&[("a1", "2", "3"), ("a2", "2", "2"), ("b1", "2", "2")]);
+    all.no_way_back.insert("a1".to_owned(), why.to_owned());
+    roll_back(&mut rollout, &id, &[]);
+    for _ in 0..2 {
+        let refused = pass(&mut rollout, &all);
+        assert_eq!(refused.verdict.phase, RolloutPhase::Aborted);
+        assert!(refused.run.unwrap().ended.is_some());
+        let waits = refused.verdict.waits.unwrap();
+        for words in [&format!("FleetCluster a1: {why}"), "have a1 skipped"] {
+            assert!(waits.contains(words), "{waits}");
+        }
+    }
+    roll_back(&mut rollout, &id, &["a1"]);
+    let begins = pass(&mut rollout, &all);
+    assert_eq!(phases(&begins), "a2=Pending@1 b1=Pending@1");
+    // The edit comes next, and brings nothing of what was taken back.
+    let back = known(&[("a1", "2", "3"), ("a2", "1", "2"), ("b1", "1", "2")]);
+    let mut last = Decided::default();
+    for _ in 0..8 {
+        last = pass(&mut rollout, &back);
+    }
+    assert_eq!(phases(&last), "a1=Updating@3");
+}
+
+#[test]
+fn what_is_as_it_was_is_taken_back_once_and_what_is_unknown_is_told() {
+    let (mut rollout, id) = ended(json!({"soak": "0s"}));
+    // Meanwhile the inventory was set back, and rolled out by another Rollout.
+    let before = known(&[("a1", "1", "1"), ("a2", "1", "1"), ("b1", "1", "1")]);
+    roll_back(&mut rollout, &id, &[]);
+    let over = pass(&mut rollout, &before);
+    assert_eq!(over.ended.unwrap().1, RolloutPhase::Succeeded);
+    assert_eq!(
+        pass(&mut rollout, &before).verdict.phase,
+        RolloutPhase::Idle
+    );
+    let later = known(&[("a1", "1", "4"), ("a2", "1", "1"), ("b1", "1", "1")]);
+    assert_eq!(phases(&pass(&mut rollout, &later)), "a1=Updating@4");
+    let (mut rollout, id) = ended(json!({"soak": "0s"}));
+    for record in &mut rollout.status.as_mut().unwrap().history {
+        record.clusters.clear();
+    }
+    roll_back(&mut rollout, &id, &[]);
+    let refused = pass(&mut rollout, &known(&BROUGHT));
+    assert_eq!(refused.verdict.phase, RolloutPhase::Aborted);
+    let waits = refused.verdict.waits.unwrap();
+    assert!(waits.contains("not kept any more"), "{waits}");
+}
+
+#[test]
+fn a_request_for_a_former_run_waits_for_the_one_under_way_and_is_told() {
+    let (mut rollout, id) = ended(json!({"soak": "0s"}));
+    let edited = known(&[("a1", "2", "3"), ("a2", "2", "2"), ("b1", "2", "2")]);
+    pass(&mut rollout, &edited);
+    roll_back(&mut rollout, &id, &[]);
+    let told = pass(&mut rollout, &edited).queued.unwrap();
+    assert_eq!(
+        told,
+        format!("run {id} is taken back when this run has ended")
+    );
+    let done = known(&[("a1", "3", "3"), ("a2", "2", "2"), ("b1", "2", "2")]);
+    let mut last = Decided::default();
+    for _ in 0..4 {
+        last = pass(&mut rollout, &done);
+    }
+    // Both are taken back: each cluster is what it was before the first of the two.
+    assert_eq!(phases(&last), "a1=Updating@1 a2=Pending@1 b1=Pending@1");
+}
+
+#[test]
+fn who_is_born_on_the_way_back_starts_at_what_there_was_before() {
+    let mut rollout = rollout(json!({"soak": "0s"}));
+    pass(&mut rollout, &of("s1", &[("a1", "1", "1")]));
+    let id = pass(&mut rollout, &of("s2", &[("a1", "1", "2")]));
+    let id = id.run.unwrap().id;
+    let done = of("s2", &[("a1", "2", "2")]);
+    for _ in 0..4 {
+        pass(&mut rollout, &done);
+    }
+    let status = rollout.status.clone().unwrap();
+    assert_eq!(status.sources.as_deref(), Some("s2"));
+    assert_eq!(status.history[0].sources.as_deref(), Some("s1"));
+    roll_back(&mut rollout, &id, &[]);
+    let back = pass(&mut rollout, &done);
+    assert_eq!(back.sources.as_deref(), Some("s1"));
+    let (sources, said) = born(&back);
+    assert_eq!(sources, Some("s1"));
+    assert!(said.contains("is being taken back"), "{said}");
 }
 
 /// The same, of an inventory with a digest.

@@ -1,0 +1,113 @@
+//! `windlass inventory rollback`: what a run of a roll-out has done is shown the other way round, and then asked for.
+
+use std::{collections::BTreeSet, process::ExitCode};
+
+use anyhow::{bail, ensure};
+use api::inventory::{RolloutControl, RolloutState};
+use fleet::plan::{
+    Error,
+    back::{self, NoWay, Which},
+};
+use kube::ResourceExt;
+
+use super::live;
+use crate::{
+    cli::{Global, Output, RollBack},
+    client::answered,
+};
+
+/// Shows what goes back to what, and asks for it with `--yes`.
+pub(super) async fn roll_back(global: &Global, options: &RollBack) -> anyhow::Result<ExitCode> {
+    let client = global.client().await?;
+    let rollout = live::pick(&client, options.rollout.as_deref(), &global.namespace).await?;
+    let which = match (&options.to, &options.before) {
+        (Some(left), _) => Which::After(left),
+        (None, Some(run)) => Which::Run(run),
+        (None, None) => Which::Last,
+    };
+    let skip: BTreeSet<_> = options.skip.iter().cloned().collect();
+    let back = match back::back(&client, &rollout, which, &skip).await {
+        Err(NoWay::Refused(why)) => bail!("{why}"),
+        Err(NoWay::Unknown(Error::Api(what, error))) => return answered(Err(error), &what),
+        Err(NoWay::Unknown(error)) => {
+            return Err(anyhow::Error::new(error).context("failed to plan"));
+        }
+        Ok(back) => back,
+    };
+    live::say_unread(back.plan.unread);
+    super::print_changes(&back.plan.changes, options.output)?;
+    let refused: Vec<_> = back.refused.iter().collect();
+    if let [(name, why), others @ ..] = refused.as_slice() {
+        let more = match others.len() {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        let goes_on = if back.is_under_way {
+            "; until then the run goes on, unless you end it: windlass inventory abort"
+        } else {
+            ""
+        };
+        bail!(
+            "run {} is not taken back: FleetCluster {name}{more}: {why}; to let the others go back, leave it out with --skip {name}{goes_on}",
+            back.run
+        );
+    }
+    let (run, name) = (&back.run, rollout.name_any());
+    ensure!(
+        back.is_under_way || !back.plan.changes.is_empty(),
+        "every cluster is what it was before run {run} of roll-out {name} already, or stays as it is: there is nothing to take back"
+    );
+    if !options.yes {
+        if matches!(options.output, Output::Text) {
+            let again = global.carried_out();
+            global.say(&format!("nothing was done; to carry it out: {again}"));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let control = control(rollout.spec.control.clone(), run, &skip);
+    let effect = if back.is_under_way {
+        format!(
+            "ends run {run}, and takes back what it has begun; kubectl get rollouts says how it goes"
+        )
+    } else {
+        format!(
+            "takes back run {run} and what came after it; kubectl get rollouts says how it goes"
+        )
+    };
+    live::ask(client, &rollout, &control, &effect).await
+}
+
+/// What is asked for: of the same run, with what was said of it before.
+fn control(known: Option<RolloutControl>, run: &str, skip: &BTreeSet<String>) -> RolloutControl {
+    let known = known.filter(|known| known.run.as_deref() == Some(run));
+    let mut control = known.unwrap_or_default();
+    control.run = Some(run.to_owned());
+    control.state = Some(RolloutState::RolledBack);
+    let new = skip.iter().filter(|name| !control.skip.contains(name));
+    let new: Vec<_> = new.cloned().collect();
+    control.skip.extend(new);
+    control
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_of_the_same_run_stays_said() {
+        let known = RolloutControl {
+            run: Some("r1".to_owned()),
+            approved: vec!["rest".to_owned()],
+            skip: vec!["a".to_owned()],
+            ..RolloutControl::default()
+        };
+        let skip = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
+        let same = control(Some(known.clone()), "r1", &skip);
+        assert_eq!(same.skip, ["a", "b"]);
+        assert_eq!(same.approved, ["rest"]);
+        assert_eq!(same.state, Some(RolloutState::RolledBack));
+        let other = control(Some(known), "r2", &BTreeSet::new());
+        assert_eq!(other.run.as_deref(), Some("r2"));
+        assert!(other.skip.is_empty() && other.approved.is_empty());
+    }
+}
