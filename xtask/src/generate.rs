@@ -14,6 +14,8 @@ use api::{
 
 use crate::{deploy, image, tools};
 
+mod drop_in;
+
 /// Writes every generated file.
 pub(crate) fn write() -> anyhow::Result<()> {
     for (file, content) in files()? {
@@ -83,6 +85,7 @@ fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
     files.insert("docs/reference/command-line.md".into(), command_line()?);
     files.insert("docs/failures.md".into(), failures()?);
     files.insert("docs/reference/embedded-api.md".into(), deviations()?);
+    files.insert(drop_in::PAGE.into(), drop_in::page()?);
     Ok(files)
 }
 

@@ -12,6 +12,7 @@ mod generate;
 mod hosts;
 mod image;
 mod keeper;
+mod named;
 mod test;
 mod testenv;
 mod tools;

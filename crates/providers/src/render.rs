@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::run::Failure;
+use api::{provider::Reason, run::Failure};
 use clusterctl::{
     Components, ComponentsError, ImageOverrides, NonCanonical, Object, Provider, Release, Scopes,
     Substitution, Version,
@@ -60,7 +60,12 @@ impl RenderError {
     /// As a step tells it, with what to do.
     pub(crate) fn failure(&self) -> Failure {
         let remedy = "mend the manifests or the spec, or give the variables in the Secret of spec.configSecret";
-        config("ComponentsError", controller::chain(self), remedy)
+        let code = match self {
+            Self::Components(_) => "ComponentsError",
+            Self::Settings(_) | Self::Customize(_) => Reason::ComponentsCustomizationError.as_str(),
+            Self::Patch(..) => Reason::ComponentsPatchError.as_str(),
+        };
+        config(code, controller::chain(self), remedy)
     }
 }
 
@@ -299,6 +304,42 @@ spec:
         assert_ne!(first, second, "another Secret");
         assert_eq!(first, template(Some("a")), "the same one");
         assert_eq!(template(None)["metadata"].get("annotations"), None);
+    }
+
+    #[test]
+    fn further_manifests_are_rendered_with_those_of_the_release() {
+        let mut material = material(None);
+        // As a ConfigMap holds it that `additionalManifests` names.
+        let more = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more}\ndata: {token: \"${TOKEN}\"}\n";
+        material.additional = Some(more.to_owned());
+        let rendered = render(&material, &Scopes::default()).unwrap();
+        let found = rendered.objects.iter();
+        let mut found = found.filter(|object| object.kind() == "ConfigMap");
+        let more = found.next().unwrap();
+        assert_eq!(more.value()["data"]["token"], "hunter2");
+        assert_eq!(more.value()["metadata"]["namespace"], "example-system");
+        let label = more.label(api::provider::label::PROVIDER);
+        assert_eq!(label, Some("infrastructure-example"));
+    }
+
+    #[test]
+    fn what_does_not_fit_the_release_fails_by_its_reason() {
+        let container = json!({"deployment": {"containers": [{"name": "boss"}]}});
+        let patch = json!({"patches": [{"patch": "[{op: remove, path: /none}]"}]});
+        for (changes, reason, said) in [
+            (
+                container,
+                Reason::ComponentsCustomizationError,
+                "names boss",
+            ),
+            (patch, Reason::ComponentsPatchError, "spec.patches[0]"),
+        ] {
+            let mut material = material(None);
+            material.changes = serde_json::from_value(changes).unwrap();
+            let failure = render(&material, &Scopes::default()).unwrap_err().failure();
+            assert_eq!(failure.code, reason.as_str());
+            assert!(failure.message.contains(said), "{failure:?}");
+        }
     }
 
     /// Why a step fails whose release has two variables without values.

@@ -10,11 +10,11 @@ use std::time::Duration;
 use api::provider::{FetchConfig, Infrastructure, InfrastructureProvider, Provider};
 use kube::{Api, Client, ResourceExt};
 use providers::{
-    fetch::{FetchError, Fetcher, Policy, Reach, Wanted, digest_of},
+    fetch::{FetchError, Fetcher, Policy, Reach, Wanted, digest_of, login_of},
     names::{COMPONENTS_DIGEST, FETCHED_FROM, REFETCH, RELEASE_SERIES},
     source,
 };
-use registry::hex_of;
+use registry::{Login, hex_of};
 use releases::{Answer, Server};
 use serde_json::{Value, json};
 
@@ -521,6 +521,32 @@ async fn an_artefact_that_was_brought_is_kept_as_the_existing_operator_keeps_it(
     let map = maps.get(&held.config_map).await.unwrap();
     assert_eq!(map.labels()["provider.cluster.x-k8s.io/source"], "oci");
     assert_eq!(map.annotations()[FETCHED_FROM], at);
+}
+
+#[test]
+fn who_asks_a_registry_stands_under_the_names_of_the_existing_operator() {
+    let login = |given: &[(&str, &str)]| {
+        login_of(|name| {
+            let mut given = given.iter();
+            let found = given.find(|(key, _)| *key == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    };
+    assert!(login(&[]).is_none());
+    assert!(login(&[("OCI_USERNAME", "")]).is_none());
+    let (user, password) = (("OCI_USERNAME", "u"), ("OCI_PASSWORD", "p"));
+    let Some(Login::Password {
+        user: one,
+        password: two,
+    }) = login(&[user, password])
+    else {
+        panic!("no password");
+    };
+    assert_eq!((one.as_str(), two.as_str()), ("u", "p"));
+    let refresh = ("OCI_REFRESH_TOKEN", "r");
+    assert!(matches!(login(&[user, refresh]), Some(Login::Refresh(token)) if token == "r"));
+    let access = ("OCI_ACCESS_TOKEN", "a");
+    assert!(matches!(login(&[user, refresh, access]), Some(Login::Access(token)) if token == "a"));
 }
 
 /// A server may mend what it has under the same version. What is held stands until somebody asks for it anew.

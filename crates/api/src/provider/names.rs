@@ -11,6 +11,12 @@ pub mod condition {
     pub const PROVIDER_INSTALLED: &str = "ProviderInstalled";
     /// Whether the last upgrade was carried out.
     pub const PROVIDER_UPGRADED: &str = "ProviderUpgraded";
+    /// All of them.
+    pub const ALL: [&str; 3] = [
+        PREFLIGHT_CHECK_PASSED,
+        PROVIDER_INSTALLED,
+        PROVIDER_UPGRADED,
+    ];
 }
 
 /// The labels of ConfigMaps with manifests, and of the objects that are made of them.

@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
     "Cannot set both 'patches' and 'manifestPatches'"
 ))]
 pub struct ProviderSpec {
-    /// The version, as v1.13.4. Default: the newest that the source has, which is then written here.
+    /// The version, as v1.13.4. Default: the newest that the source has, which `status.installedVersion` then says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Settings of the controller manager, which become arguments of its container.

@@ -36,6 +36,9 @@ macro_rules! reasons {
         }
 
         impl Reason {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
             /// As a condition has it.
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -71,8 +74,6 @@ reasons! {
     ComponentsCustomizationError = "ComponentsCustomizationError",
     /// A patch does not fit the manifests.
     ComponentsPatchError = "ComponentsPatchError",
-    /// An override of an image does not fit the manifests.
-    ComponentsImageOverrideError = "ComponentsImageOverrideError",
     /// The upgrade failed.
     ComponentsUpgradeError = "ComponentsUpgradeError",
     /// What is of no version any more could not be deleted.

@@ -319,6 +319,7 @@ fn series_of_releases_are_refused_by_name() {
 fn a_provider_is_called_what_it_is() {
     let core: CoreProvider = provider("capi", "{}");
     let [finding] = object(&core).try_into().unwrap();
+    assert_eq!(finding.reason, Reason::IncorrectCoreProviderName);
     assert_eq!(
         finding.to_string(),
         "CoreProvider metadata.name is \"capi\": the core provider is called cluster-api; make one with the name cluster-api and delete this"

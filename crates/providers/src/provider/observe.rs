@@ -272,3 +272,70 @@ async fn dependents_of<K: Kind>(
     found.extend(objects);
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use api::provider::{Core, CoreProvider};
+    use kube::api::PostParams;
+    use serde::{Serialize, de::DeserializeOwned};
+    use serde_json::json;
+
+    use super::*;
+
+    async fn made<K>(client: &Client, object: serde_json::Value)
+    where
+        K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + Serialize
+            + DeserializeOwned,
+    {
+        let object: K = serde_json::from_value(object).unwrap();
+        let namespace = object.meta().namespace.clone().unwrap();
+        let api = Api::<K>::namespaced(client.clone(), &namespace);
+        api.create(&PostParams::default(), &object).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_the_spec_names_is_read_in_the_namespace_that_it_says() {
+        let data = tempfile::tempdir().unwrap();
+        let options = kapi::Options {
+            data_dir: data.path().to_owned(),
+            crds: Vec::new(),
+            listen: None,
+        };
+        let server = kapi::Server::open(options).await.unwrap();
+        let client = Client::new(server.router(), "default");
+        let metadata = |name: &str| json!({"name": name, "namespace": "kube-system"});
+        let spec = json!({
+            "configSecret": {"name": "values", "namespace": "kube-system"},
+            "additionalManifests": {"name": "more", "namespace": "kube-system"},
+        });
+        let spec = serde_json::from_value(spec).unwrap();
+        let mut core: CoreProvider = Provider::new("default", "cluster-api", spec);
+        let said = variables(&core, &client, "default").await.unwrap();
+        let missing = "Secret kube-system/values, which spec.configSecret names, is not there";
+        assert!(said.clone().unwrap_err().starts_with(missing), "{said:?}");
+
+        made::<Secret>(&client, json!({"metadata": metadata("values")})).await;
+        let map = json!({"metadata": metadata("more"), "data": {"manifests": "# none"}});
+        made::<ConfigMap>(&client, map).await;
+        let found = variables(&core, &client, "default").await.unwrap();
+        assert_eq!(found.unwrap().unwrap().namespace, "kube-system");
+        let found = additional(&core, &client, "default").await.unwrap();
+        let found = found.unwrap().unwrap();
+        assert_eq!(found.digest, controller::digest(&["# none"], 64));
+
+        let references = [
+            &mut core.spec.config_secret,
+            &mut core.spec.additional_manifests,
+        ];
+        for reference in references {
+            reference.as_mut().unwrap().namespace = None;
+        }
+        let said = variables(&core, &client, "default").await.unwrap();
+        assert!(said.unwrap_err().contains("default/values"));
+        let said = additional::<Core>(&core, &client, "default").await.unwrap();
+        assert!(said.unwrap_err().contains("default/more"));
+    }
+}

@@ -94,6 +94,7 @@ pub(super) fn status<K: Kind>(
         } else {
             (condition::PROVIDER_INSTALLED, Reason::InstallFailed)
         };
+        let reason = unfit(run).unwrap_or(reason);
         conditions.set(kind, Status::False, reason.as_str(), failure);
     }
     let mut summary = summary(applied, observed);
@@ -266,7 +267,7 @@ fn follow(run: &Run, observed: &Observed) -> Summary {
     if let Some(failure) = failure(run) {
         return Summary {
             standing: Standing::Stalled,
-            reason: Reason::InstallFailed.as_str(),
+            reason: unfit(run).unwrap_or(Reason::InstallFailed).as_str(),
             message: failure,
         };
     }
@@ -276,6 +277,17 @@ fn follow(run: &Run, observed: &Observed) -> Summary {
         |step| format!(" is at step {step}"),
     );
     at_work(&format!("run {}{step}", run.name_any()), observed)
+}
+
+/// The reason of a run that failed because the spec does not fit the manifests.
+fn unfit(run: &Run) -> Option<Reason> {
+    let failure = run.status.as_ref()?.failure.as_ref()?;
+    let mut reasons = [
+        Reason::ComponentsCustomizationError,
+        Reason::ComponentsPatchError,
+    ]
+    .into_iter();
+    reasons.find(|reason| failure.code == reason.as_str())
 }
 
 /// Why a run ended that did not succeed, and what to do.

@@ -369,6 +369,65 @@ fn ready_is_of_everything() {
 }
 
 #[test]
+fn ready_is_false_by_the_reason_that_nothing_goes_on() {
+    let mut core = core("v1.13.4");
+    let mut world = observed("v1.13.4");
+    let told = |core: &CoreProvider, world: &Observed| {
+        let applied = Applied::of(decide(core, world), world.runs.last().cloned());
+        let status = report::status::<Core>(core, &applied, world, Timestamp::UNIX_EPOCH);
+        let found = status.conditions.iter();
+        let told = found.map(|one| {
+            assert!(!one.message.is_empty(), "{one:?}");
+            (one.type_.clone(), format!("{} {}", one.status, one.reason))
+        });
+        told.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let first = decide(&core, &world);
+    world.runs = vec![run(&core, &first, RunPhase::Succeeded)];
+    world.health = Some(Ok(Health {
+        workloads: 1,
+        ..Health::default()
+    }));
+    assert_eq!(told(&core, &world)[READY], "True DeploymentAvailable");
+
+    // What runs is well, and is not what is wanted.
+    installed(&mut core, "v1.13.4");
+    core.spec.version = Some("v1.12.0".to_owned());
+    world.among = crate::check::among(&core, &[], None);
+    let downgrade = "False UnsupportedProviderDowngradeReason";
+    assert_eq!(told(&core, &world)[READY], downgrade);
+    let preflight = condition::PREFLIGHT_CHECK_PASSED;
+    assert_eq!(told(&core, &world)[preflight], downgrade);
+
+    core.spec.version = Some("v1.14.0".to_owned());
+    world.among = Ok(None);
+    world.source = Err(Missing::Nothing {
+        namespace: "capi-system".to_owned(),
+        labels: "a=b".to_owned(),
+    });
+    assert_eq!(told(&core, &world)[READY], "False ComponentsFetchError");
+    world.fetch = fetch::Wanted::of(&core, fetch::Reach::Known);
+    assert_eq!(told(&core, &world)[READY], "False ComponentsFetched");
+
+    world.source = observed("v1.14.0").source;
+    let mut upgrade = run(&core, &decide(&core, &world), RunPhase::Failed);
+    let upgraded = condition::PROVIDER_UPGRADED;
+    world.runs.push(upgrade.clone());
+    assert_eq!(told(&core, &world)[READY], "False InstallFailed");
+    assert_eq!(
+        told(&core, &world)[upgraded],
+        "False ComponentsUpgradeError"
+    );
+    let unfit = "False ComponentsCustomizationError";
+    let code = "ComponentsCustomizationError";
+    let failure = runs::calls::config(code, "it names boss", "mend it");
+    upgrade.status.as_mut().unwrap().failure = Some(failure);
+    world.runs[1] = upgrade;
+    assert_eq!(told(&core, &world)[READY], unfit);
+    assert_eq!(told(&core, &world)[upgraded], unfit);
+}
+
+#[test]
 fn variables_without_values_are_named_all_at_once() {
     let core = core("v1.13.4");
     let mut world = observed("v1.13.4");
