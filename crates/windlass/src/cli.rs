@@ -1298,14 +1298,22 @@ pub(crate) struct Preload {
     #[arg(
         long,
         value_name = "DIR",
-        required_unless_present = "oci",
-        conflicts_with = "oci"
+        required_unless_present_any = ["url", "oci"],
+        conflicts_with_all = ["url", "oci"]
     )]
     pub(crate) from: Option<PathBuf>,
+    /// Where releases are, by https, as in `spec.fetchConfig.url`: a path that ends in OWNER/REPOSITORY/releases, or a directory of versions,
+    /// and also with /VERSION/FILE behind it. The provider need not be there yet, nor be known; without a version it is that of the
+    /// address, or the newest one
+    #[arg(long, value_name = "URL", conflicts_with = "oci")]
+    pub(crate) url: Option<String>,
     /// The artefact with the release; its tag is the version, if it has none. Who asks the registry stands in OCI_USERNAME and
     /// OCI_PASSWORD, OCI_ACCESS_TOKEN or OCI_REFRESH_TOKEN
     #[arg(long, value_name = "REGISTRY/PATH[:TAG]")]
     pub(crate) oci: Option<String>,
+    /// A file with certificates in PEM of authorities that are trusted beside those of the machine
+    #[arg(long, value_name = "FILE", conflicts_with = "from")]
+    pub(crate) authorities: Option<PathBuf>,
     /// Print the ConfigMap and apply nothing
     #[arg(long)]
     pub(crate) print: bool,
