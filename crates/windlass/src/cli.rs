@@ -1181,7 +1181,7 @@ pub(crate) enum Providers {
     Upgrade(UpgradeProviders),
     /// Let a plan of a ProviderSet begin that waits for a person
     Approve(ApprovePlan),
-    /// Remove a provider that nothing needs any more; definitions and their objects stay
+    /// Remove a provider that nothing needs any more; definitions stay, unless --include-crds says otherwise
     Delete(Box<DeleteProvider>),
     /// Hand a provider over: its object goes, and everything that it installed stays, for plain clusterctl or another operator
     Release(Box<ReleaseProvider>),
@@ -1267,7 +1267,11 @@ pub(crate) struct UpgradeProviders {
 pub(crate) struct DeleteProvider {
     #[command(flatten)]
     pub(crate) provider: ProviderChoice,
-    /// The name of the provider once more; without it what goes is said, and nothing is done
+    /// Remove its definitions too, once it is gone: those that have its label, that nobody else keeps, and of whose kinds no object is
+    /// there. It may be said again for those that a provider has left which is gone
+    #[arg(long)]
+    pub(crate) include_crds: bool,
+    /// The name of the provider once more, or what is asked for where definitions go; without it what goes is said, and nothing is done
     #[arg(long, value_name = "NAME")]
     pub(crate) confirm: Option<String>,
 }
