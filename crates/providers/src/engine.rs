@@ -33,6 +33,7 @@ mod steps;
 mod takeover;
 
 pub(crate) use migrate::resource;
+pub(crate) use takeover::keeper;
 
 /// Executes runs of providers.
 #[derive(Clone, Copy, Debug)]

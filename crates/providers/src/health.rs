@@ -175,7 +175,8 @@ pub async fn objects(client: &Client, manifest_label: &str) -> Result<Vec<String
     Ok(lines.into_iter().flatten().collect())
 }
 
-async fn of_definition(
+/// The objects of a definition: their kind, the first ones, and how many more.
+pub(crate) async fn of_definition(
     client: &Client,
     definition: &CustomResourceDefinition,
 ) -> Result<Option<String>, kube::Error> {
@@ -211,15 +212,11 @@ async fn of_definition(
             None => object.name_any(),
         })
         .collect();
-    let more = if first
-        .metadata
-        .continue_
-        .as_deref()
-        .is_some_and(|rest| !rest.is_empty())
-    {
-        " and more"
-    } else {
-        ""
+    let goes_on = |rest: &String| !rest.is_empty();
+    let more = match first.metadata.remaining_item_count {
+        Some(more) if more > 0 => format!(" and {more} more"),
+        _ if first.metadata.continue_.as_ref().is_some_and(goes_on) => " and more".to_owned(),
+        _ => String::new(),
     };
     Ok(Some(format!(
         "{} {}{more}",

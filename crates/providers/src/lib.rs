@@ -5,6 +5,7 @@
 //! - [`operation`], [`action`], [`inputs`]: the runs, their steps and what these work from;
 //! - [`engine`]: what executes the steps: manifests out of a ConfigMap ([`source`]), rendered as clusterctl does ([`render`]), applied,
 //!   pruned, waited for ([`health`]) and written into clusterctl's inventory, here or in another cluster ([`target`]);
+//! - [`definitions`]: those that a provider leaves, for a person who wants them gone;
 //! - [`drift`]: whether all of that is still as it was applied;
 //! - [`rights`]: what the operator must be allowed for all of that;
 //! - [`fetch`]: releases over the network, which become such ConfigMaps;
@@ -18,6 +19,7 @@
 pub mod action;
 pub mod certificates;
 pub mod check;
+pub mod definitions;
 pub mod drift;
 pub mod engine;
 pub mod explain;

@@ -1203,7 +1203,7 @@ pub(crate) enum Providers {
     Upgrade(UpgradeProviders),
     /// Let a plan of a ProviderSet begin that waits for a person
     Approve(ApprovePlan),
-    /// Remove a provider that nothing needs any more; definitions and their objects stay
+    /// Remove a provider that nothing needs any more; definitions stay, unless --include-crds says otherwise
     Delete(Box<DeleteProvider>),
     /// Hand a provider over: its object goes, and everything that it installed stays, for plain clusterctl or another operator
     Release(Box<ReleaseProvider>),
@@ -1289,7 +1289,11 @@ pub(crate) struct UpgradeProviders {
 pub(crate) struct DeleteProvider {
     #[command(flatten)]
     pub(crate) provider: ProviderChoice,
-    /// The name of the provider once more; without it what goes is said, and nothing is done
+    /// Remove its definitions too, once it is gone: those that have its label, that nobody else keeps, and of whose kinds no object is
+    /// there. It may be said again for those that a provider has left which is gone
+    #[arg(long)]
+    pub(crate) include_crds: bool,
+    /// The name of the provider once more, or what is asked for where definitions go; without it what goes is said, and nothing is done
     #[arg(long, value_name = "NAME")]
     pub(crate) confirm: Option<String>,
 }
@@ -1320,14 +1324,22 @@ pub(crate) struct Preload {
     #[arg(
         long,
         value_name = "DIR",
-        required_unless_present = "oci",
-        conflicts_with = "oci"
+        required_unless_present_any = ["url", "oci"],
+        conflicts_with_all = ["url", "oci"]
     )]
     pub(crate) from: Option<PathBuf>,
+    /// Where releases are, by https, as in `spec.fetchConfig.url`: a path that ends in OWNER/REPOSITORY/releases, or a directory of versions,
+    /// and also with /VERSION/FILE behind it. The provider need not be there yet, nor be known; without a version it is that of the
+    /// address, or the newest one
+    #[arg(long, value_name = "URL", conflicts_with = "oci")]
+    pub(crate) url: Option<String>,
     /// The artefact with the release; its tag is the version, if it has none. Who asks the registry stands in OCI_USERNAME and
     /// OCI_PASSWORD, OCI_ACCESS_TOKEN or OCI_REFRESH_TOKEN
     #[arg(long, value_name = "REGISTRY/PATH[:TAG]")]
     pub(crate) oci: Option<String>,
+    /// A file with certificates in PEM of authorities that are trusted beside those of the machine
+    #[arg(long, value_name = "FILE", conflicts_with = "from")]
+    pub(crate) authorities: Option<PathBuf>,
     /// Print the ConfigMap and apply nothing
     #[arg(long)]
     pub(crate) print: bool,

@@ -4,6 +4,7 @@
 
 use std::{fs, path::Path, process::Command};
 
+use releases::{Answer, Server};
 use tempfile::TempDir;
 
 const COMPONENTS: &str = "apiVersion: v1\nkind: Namespace\nmetadata: {name: boat-system}\n---\n\
@@ -188,6 +189,88 @@ fn a_release_is_kept_as_the_existing_operator_keeps_it() {
     assert_eq!(labels["provider.cluster.x-k8s.io/version"], "v1.0.1");
     assert_eq!(kept["data"]["components"], COMPONENTS);
     assert!(preload("boat:v3.0.0").unwrap_err().contains("v3.0.0"));
+}
+
+/// What `preload --print` prints of what a server has, or says of it.
+fn preloaded(arguments: &[&str], authority: &Path) -> Result<serde_json::Value, String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_windlass"))
+        .args(["--namespace", "boats", "providers", "preload", "--print"])
+        .args(arguments)
+        .arg("--authorities")
+        .arg(authority)
+        .env_clear()
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    if !output.status.success() {
+        return Err(text(output.stderr));
+    }
+    Ok(serde_saphyr::from_str(&text(output.stdout)).unwrap())
+}
+
+/// Of a provider that no object names and nobody knows.
+#[test]
+fn a_release_is_kept_as_the_server_at_an_address_has_it() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let server = runtime.block_on(Server::start(|path| match path {
+        "/boats/boat/releases/latest" => Answer::Led("/boats/boat/releases/tag/v1.0.1".into()),
+        "/boats/boat/releases/download/v1.0.1/metadata.yaml" | "/files/v1.0.0/metadata.yaml" => {
+            Answer::Whole(METADATA.into())
+        }
+        "/boats/boat/releases/download/v1.0.1/infrastructure-components.yaml"
+        | "/files/v1.0.0/boat.yaml" => Answer::Whole(COMPONENTS.into()),
+        _ => Answer::Status(404),
+    }));
+    let server = server.unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let authority = home.path().join("authority.pem");
+    fs::write(&authority, server.authority()).unwrap();
+    let [github, plain, directories] =
+        ["/boats/boat/releases", "/files/v1.0.0/boat.yaml", "/files"].map(|path| server.url(path));
+    for (provider, url, version) in [
+        ("boat", &github, "v1.0.1"),
+        ("boat:v1.0.1", &github, "v1.0.1"),
+        ("boat", &plain, "v1.0.0"),
+    ] {
+        let kept = preloaded(&["--infrastructure", provider, "--url", url], &authority).unwrap();
+        let name = format!("infrastructure-boat-{version}");
+        assert_eq!(kept["metadata"]["name"], name);
+        assert_eq!(kept["metadata"]["namespace"], "boats");
+        assert_eq!(kept["data"]["components"], COMPONENTS);
+        assert_eq!(kept["data"]["metadata"], METADATA);
+        let from = &kept["metadata"]["annotations"]["windlass.dev/fetched-from"];
+        assert_eq!(from, url);
+    }
+    let asked = server.asked();
+    for (provider, url, said) in [
+        ("boat:v9.0.0", github.as_str(), "v9.0.0"),
+        (
+            "boat",
+            directories.as_str(),
+            "write it behind the name, as NAME:VERSION",
+        ),
+        (
+            "boat",
+            "http://127.0.0.1/a/b/releases",
+            "--url is \"http://127.0.0.1/a/b/releases\": releases are at an address that begins with https://",
+        ),
+        (
+            "boat",
+            "https://169.254.169.254/a/b/releases",
+            "169.254.169.254",
+        ),
+    ] {
+        let arguments = ["--infrastructure", provider, "--url", url];
+        let error = preloaded(&arguments, &authority).unwrap_err();
+        assert!(error.contains(said), "{url}: {error}");
+    }
+    assert!(server.asked() > asked, "a version is looked for");
+    let both = ["--infrastructure", "boat", "--url", &github, "--from", "."];
+    let error = preloaded(&both, &authority).unwrap_err();
+    assert!(error.contains("cannot be used with"), "{error}");
 }
 
 /// What `rights` prints of a file, or says of it.

@@ -224,7 +224,7 @@ fn unite(all: &mut Value, more: &Value) {
 }
 
 /// Who else keeps an object that has the provider's label, for people. None: it is the provider's, whoever installed that.
-pub(super) fn keeper(meta: &ObjectMeta, provider: &Subject) -> Option<String> {
+pub(crate) fn keeper(meta: &ObjectMeta, provider: &Subject) -> Option<String> {
     if is_ours(meta) {
         return None;
     }

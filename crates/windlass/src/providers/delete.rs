@@ -1,9 +1,17 @@
-//! `windlass providers delete`: removes a provider that nothing needs any more.
+//! `windlass providers delete`: removes a provider that nothing needs any more, and its definitions where a person asks for that.
+//!
+//! An operator may delete no definition, so these go by the rights of who types the command, after the provider: as long as that is there, its
+//! webhooks convert what is looked for. A command that was interrupted in between is repeated for what is left.
 
 use anyhow::{Context, bail, ensure};
 use clusterctl::Provider;
 use kube::{Client, api::DeleteParams};
-use providers::{health, stand::Stand, target};
+use providers::{
+    definitions::{self, Definition},
+    health,
+    stand::Stand,
+    target::{self, Place},
+};
 
 use super::{
     follow::{self, Awaited},
@@ -23,40 +31,153 @@ pub(crate) async fn delete(global: &Global, options: &DeleteProvider) -> anyhow:
         "a provider is deleted whatever its version is: leave that out"
     );
     let client = global.client().await?;
-    let stands = stand::all(&client).await?;
-    let stand = meant(&stands, &global.namespace, &provider)?;
-    let label = provider.manifest_label();
-    let there = target::client(&client, &stand.namespace, stand.target.as_deref()).await?;
+    if !options.include_crds {
+        return without_definitions(global, options, &client, &provider).await;
+    }
+    let stands = stand::all_there(&client).await?;
+    let stand = meant(&stands, &global.namespace, &provider).ok();
+    let there = match stand {
+        Some(stand) => target::client(&client, &stand.namespace, stand.target.as_deref()).await?,
+        None => client.clone(),
+    };
+    let place = stand.and_then(|stand| stand.place.clone());
+    nobody_needs(&there, &stands, &provider, &place).await?;
+    if stand.is_none() {
+        nowhere_else(&stands, &provider)?;
+        nothing_runs(&there, &provider).await?;
+    }
+    let found = definitions::of(&there, &provider).await;
+    let (kept, going): (Vec<_>, Vec<_>) = answered(found, "look for its definitions")?
+        .into_iter()
+        .partition(|definition| definition.keeper().is_some());
+    for definition in &kept {
+        let (name, keeper) = (definition.name(), definition.keeper().unwrap_or_default());
+        say!("leaves definition {name} to {keeper}");
+    }
+    if stand.is_none() && going.is_empty() {
+        bail!("nothing was done: there is no {provider}, and nothing is left of it");
+    }
+    foretold(&provider, stand, &going);
+    let wanted = confirmation(&provider, going.len());
+    ensure!(
+        options.confirm.as_deref() == Some(wanted.as_str()),
+        "nothing was done; if that is wanted, say so: {}",
+        global.confirmed(&wanted)
+    );
+    if let Some(stand) = stand {
+        gone(&client, stand, &provider).await?;
+        nothing_runs(&there, &provider).await?;
+    }
+    for definition in &going {
+        let removed = definitions::remove(&there, definition).await;
+        removed.context("the provider is gone, and not all of its definitions; mend what is named, and repeat the command")?;
+        say!("definition {} is gone", definition.name());
+    }
+    Ok(())
+}
+
+/// Definitions stay.
+async fn without_definitions(
+    global: &Global,
+    options: &DeleteProvider,
+    client: &Client,
+    provider: &Provider,
+) -> anyhow::Result<()> {
+    let stands = stand::all(client).await?;
+    let stand = meant(&stands, &global.namespace, provider)?;
+    let there = target::client(client, &stand.namespace, stand.target.as_deref()).await?;
+    nobody_needs(&there, &stands, provider, &stand.place).await?;
+    foretold(provider, Some(stand), &[]);
+    ensure!(
+        options.confirm.as_deref() == Some(provider.name()),
+        "nothing was done; if that is wanted, say its name once more: {}",
+        global.confirmed(provider.name())
+    );
+    gone(client, stand, provider).await
+}
+
+/// What has to be typed: whoever types it has seen how many definitions go.
+fn confirmation(provider: &Provider, definitions: usize) -> String {
+    match definitions {
+        0 => provider.name().to_owned(),
+        1 => format!("{}-and-1-definition", provider.name()),
+        more => format!("{}-and-{more}-definitions", provider.name()),
+    }
+}
+
+/// Says what goes.
+fn foretold(provider: &Provider, stand: Option<&Stand>, definitions: &[Definition]) {
+    if let Some(stand) = stand {
+        let version = stand.installed_version();
+        let version = version.map(|version| format!(" {version}"));
+        let but = if definitions.is_empty() {
+            "definitions and namespaces"
+        } else {
+            "namespaces"
+        };
+        say!(
+            "deletes {}{} and all of its objects but {but}",
+            stand.title(),
+            version.unwrap_or_default()
+        );
+    } else {
+        say!("{provider} is gone already");
+    }
+    for definition in definitions {
+        say!("deletes definition {}", definition.name());
+    }
+}
+
+/// That no other provider, and no object of its definitions, is there.
+async fn nobody_needs(
+    there: &Client,
+    stands: &[Stand],
+    provider: &Provider,
+    place: &Place,
+) -> anyhow::Result<()> {
+    let of = kind(provider.provider_type());
     let mut dependents: Vec<_> = stands
         .iter()
-        .filter(|other| other.place == stand.place && other.kind != stand.kind)
-        .filter(|_| stand.kind == api::provider::ProviderType::Core)
+        .filter(|other| other.place == *place && other.kind != of)
+        .filter(|_| of == api::provider::ProviderType::Core)
         .map(Stand::title)
         .collect();
-    dependents.extend(answered(
-        health::objects(&there, &label).await,
-        "look for what needs it",
-    )?);
+    let objects = health::objects(there, &provider.manifest_label()).await;
+    dependents.extend(answered(objects, "look for what needs it")?);
     if !dependents.is_empty() {
         bail!(
             "nothing was done: these need {provider}: {}; delete them first",
             dependents.join(", ")
         );
     }
-    say!(
-        "deletes {}{} and all of its objects but definitions and namespaces",
-        stand.title(),
-        stand
-            .installed_version()
-            .map(|version| format!(" {version}"))
-            .unwrap_or_default()
-    );
+    Ok(())
+}
+
+/// That the provider is not installed from another namespace.
+fn nowhere_else(stands: &[Stand], provider: &Provider) -> anyhow::Result<()> {
+    let mut others = stands.iter().filter(|stand| stand.place.is_none());
+    if let Some(other) = others.find(|stand| stand.provider.as_ref() == Some(provider)) {
+        bail!(
+            "nothing was done: {} is the provider, in another namespace: name that with --namespace",
+            other.title()
+        );
+    }
+    Ok(())
+}
+
+/// That nothing of it is at work, whoever installed it or had it left: without its definitions that would fail.
+async fn nothing_runs(there: &Client, provider: &Provider) -> anyhow::Result<()> {
+    let health = match health::look(there, &provider.manifest_label()).await {
+        // An API without pods has no workloads either.
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
+        health => health,
+    };
+    let workloads = answered(health, "see whether it is gone")?.workloads;
     ensure!(
-        options.confirm.as_deref() == Some(provider.name()),
-        "nothing was done; if that is wanted, say its name once more: {}",
-        global.confirmed(provider.name())
+        workloads == 0,
+        "no definition was deleted: {workloads} workloads with the label of {provider} are there, which somebody else has installed or was to keep: remove them as they were installed, or make its object first"
     );
-    gone(&client, stand, &provider).await
+    Ok(())
 }
 
 /// Deletes the object of a provider, and shows the steps until it is gone.

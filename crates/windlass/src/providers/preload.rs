@@ -2,10 +2,11 @@
 
 use std::env;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow, bail};
+use api::text::plain;
 use clusterctl::{
     Overlay, Provider, Version,
-    source::{Artefact, Files, config_map},
+    source::{Artefact, Files, Location, config_map},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
@@ -13,7 +14,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use providers::{
-    fetch::{Fetcher, Place, Policy, Wanted, login_of},
+    fetch::{FetchError, Fetcher, Place, Policy, Wanted, login_of},
     names::FETCHED_FROM,
 };
 use serde_json::{Value, json};
@@ -24,19 +25,23 @@ use crate::{
 };
 
 const FIELD_MANAGER: &str = "windlass-preload";
+/// How much of an address is repeated.
+const SHOWN: usize = 256;
 
 pub(crate) async fn preload(global: &Global, options: &Preload) -> anyhow::Result<()> {
-    let (provider, version, files) = match (&options.from, &options.oci) {
+    let address = address(options)?;
+    let (provider, version, files) = match (&options.from, &address) {
         (Some(from), _) => options.provider.release(from)?,
-        (None, oci) => fetched(options, oci.as_deref().unwrap_or_default()).await?,
+        (None, Some(address)) => fetched(options, address).await?,
+        (None, None) => bail!("no place of the release is given; see --help"),
     };
     // One that cannot be installed is not kept either.
     files.metadata()?.contract(&version)?;
     let mut map = config_map(&provider, &version, &global.namespace, &files)?
         .value()
         .clone();
-    if let Some(oci) = &options.oci {
-        map["metadata"]["annotations"][FETCHED_FROM] = json!(oci);
+    if let Some(address) = address {
+        map["metadata"]["annotations"][FETCHED_FROM] = json!(address.text);
     }
     if options.print {
         let text = serde_saphyr::to_string(&map).context("failed to print")?;
@@ -48,24 +53,79 @@ pub(crate) async fn preload(global: &Global, options: &Preload) -> anyhow::Resul
     Ok(())
 }
 
-/// The release that a registry has.
-async fn fetched(options: &Preload, oci: &str) -> anyhow::Result<(Provider, Version, Files)> {
+/// Where a release is on the network.
+struct Address {
+    field: &'static str,
+    text: String,
+    place: Place,
+}
+
+impl Address {
+    /// The version that it says.
+    fn version(&self) -> Option<Version> {
+        match &self.place {
+            Place::Files(location) => location.version().cloned(),
+            Place::Artefact(artefact) => artefact.version(),
+        }
+    }
+}
+
+/// The address that is given, which is the person's own to name.
+fn address(options: &Preload) -> anyhow::Result<Option<Address>> {
+    let (field, text, place) = match (&options.url, &options.oci) {
+        (Some(url), _) => {
+            let location = Location::parse(url);
+            let location = location.map_err(|rule| {
+                let shown = plain(url, SHOWN);
+                anyhow!("--url is {shown:?}: releases are at an address that {rule}; write for example https://github.com/OWNER/REPOSITORY/releases")
+            })?;
+            ("--url", url, Place::Files(location))
+        }
+        (None, Some(oci)) => {
+            let artefact = Artefact::parse(oci).with_context(|| format!("--oci {oci}"))?;
+            ("--oci", oci, Place::Artefact(artefact))
+        }
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(Address {
+        field,
+        text: text.clone(),
+        place,
+    }))
+}
+
+/// The release that a server or a registry has.
+async fn fetched(
+    options: &Preload,
+    address: &Address,
+) -> anyhow::Result<(Provider, Version, Files)> {
     let (provider, version) = options.provider.read()?;
-    let artefact = Artefact::parse(oci).with_context(|| format!("--oci {oci}"))?;
+    let authorities = options.authorities.as_ref().map(|file| {
+        std::fs::read(file).with_context(|| format!("failed to read {}", file.display()))
+    });
+    let policy = Policy {
+        authorities: authorities.transpose()?,
+        ..Policy::person()
+    };
     let wanted = Wanted {
         provider,
-        field: "--oci".to_owned(),
-        url: oci.to_owned(),
-        version: version.or_else(|| artefact.version()),
-        place: Place::Artefact(artefact),
+        field: address.field.to_owned(),
+        url: address.text.clone(),
+        version: version.or_else(|| address.version()),
+        place: address.place.clone(),
         pin: None,
         overlay: Overlay::default(),
         refetch: None,
     };
     let login = login_of(|name| env::var(name).ok());
-    let release = Fetcher::new(Policy::person()).release(&wanted, login).await;
-    let (version, files) = release
-        .map_err(|error| anyhow::anyhow!("{}; {}", controller::chain(&error), error.remedy()))?;
+    let release = Fetcher::new(policy).release(&wanted, login).await;
+    let (version, files) = release.map_err(|error| {
+        let remedy = match &error {
+            FetchError::NoVersion => "write it behind the name, as NAME:VERSION",
+            error => error.remedy(),
+        };
+        anyhow!("{}; {remedy}", controller::chain(&error))
+    })?;
     Ok((wanted.provider, version, files))
 }
 

@@ -1,0 +1,88 @@
+//! Definitions that a provider left: which are found, and which go.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use clusterctl::{Provider, ProviderType};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DeleteParams, DynamicObject, PostParams},
+    core::GroupVersionKind,
+};
+use providers::definitions::{self, RemoveError};
+use serde_json::{Value, json};
+
+async fn define(client: &Client, kind: &str, label: &str, annotations: &Value) {
+    let plural = format!("{}s", kind.to_lowercase());
+    let definition = json!({
+        "metadata": {
+            "name": format!("{plural}.example.com"), "annotations": annotations,
+            "labels": {"cluster.x-k8s.io/provider": label},
+        },
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+        },
+    });
+    let definition: CustomResourceDefinition = serde_json::from_value(definition).unwrap();
+    let made = Api::all(client.clone())
+        .create(&PostParams::default(), &definition)
+        .await;
+    made.unwrap();
+}
+
+#[tokio::test]
+async fn a_definition_goes_when_nothing_is_of_it_and_nobody_else_keeps_it() {
+    let data = tempfile::tempdir().unwrap();
+    let options = kapi::Options {
+        data_dir: data.path().to_owned(),
+        crds: Vec::new(),
+        listen: None,
+    };
+    let server = kapi::Server::open(options).await.unwrap();
+    let client = Client::new(server.router(), "default");
+    let provider = Provider::new(ProviderType::Infrastructure, "boat").unwrap();
+    let label = provider.manifest_label();
+    define(&client, "Boat", &label, &json!({})).await;
+    define(&client, "Train", "infrastructure-train", &json!({})).await;
+    let helm = json!({"meta.helm.sh/release-name": "harbour"});
+    define(&client, "Mast", &label, &helm).await;
+
+    let found = definitions::of(&client, &provider).await.unwrap();
+    let told: Vec<_> = found.iter().map(|one| (one.name(), one.keeper())).collect();
+    assert_eq!(
+        told,
+        [
+            ("boats.example.com".to_owned(), None),
+            ("masts.example.com".to_owned(), Some("Helm release harbour")),
+        ]
+    );
+
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Boat"));
+    let boats: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &resource);
+    let names = ["a", "b", "c", "d", "e"];
+    for name in names {
+        let boat = DynamicObject::new(name, &resource);
+        boats.create(&PostParams::default(), &boat).await.unwrap();
+    }
+    let counted = "Boat default/a, default/b, default/c and 2 more";
+    let refused = definitions::remove(&client, &found[0]).await.unwrap_err();
+    assert!(
+        matches!(&refused, RemoveError::InUse(_, objects) if objects == counted),
+        "{refused}"
+    );
+    for name in names {
+        boats.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+    definitions::remove(&client, &found[0]).await.unwrap();
+    let left = definitions::of(&client, &provider).await.unwrap();
+    assert_eq!(left.len(), 1, "{left:?}");
+    // Once more, as by a command that is repeated.
+    definitions::remove(&client, &found[0]).await.unwrap();
+
+    // What somebody has made anew meanwhile is theirs.
+    define(&client, "Boat", &label, &json!({})).await;
+    let refused = definitions::remove(&client, &found[0]).await.unwrap_err();
+    assert!(matches!(refused, RemoveError::Replaced(_)), "{refused}");
+}
