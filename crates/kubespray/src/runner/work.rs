@@ -12,8 +12,8 @@ use crate::{
     secret::{self, KubeconfigError},
 };
 
-/// How long a step waits for the API that its run is kept in, which is away while its process is started again: less than the shortest
-/// of the steps that ask it may take.
+/// How long a step waits for the API that its run is kept in, which is away while its process is started again: less than the step that
+/// stores the kubeconfig may take. One that may take less is ended by its own timeout.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(100);
 
 /// The file of a run's directory with what its tasks did, one event a line.
