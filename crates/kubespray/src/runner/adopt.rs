@@ -10,6 +10,7 @@ use workflow::{StepContext, StepOutcome};
 use super::{
     drain::{connect, first, unanswered},
     executor::{KubesprayExecutor, failed, succeeded},
+    work::PATIENCE,
     workspace::failure,
 };
 use crate::action;
@@ -25,7 +26,7 @@ pub(crate) async fn versions(
     let mut hosts = action::hosts_of(executor.work.plan.plan(), step);
     hosts.retain(|host| !left_out.contains(host));
     let looked = async {
-        let cluster = connect(&executor.work).await?;
+        let cluster = connect(&executor.work, PATIENCE).await?;
         let mut differs = Vec::new();
         for host in &hosts {
             differs.extend(difference(host, cluster.node(host).await?.as_ref(), wanted));

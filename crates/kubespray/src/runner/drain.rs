@@ -14,7 +14,7 @@ use workflow::{StepContext, StepOutcome, StepProgress};
 
 use super::{
     executor::{KubesprayExecutor, failed, hold_within, succeeded},
-    work::ClusterWork,
+    work::{ClusterWork, PATIENCE},
     workspace::failure,
 };
 pub(super) use crate::budgets::{first, named};
@@ -36,7 +36,7 @@ pub(crate) async fn budgets(
     forced: &[HostName],
 ) -> StepOutcome {
     let looked = async {
-        let cluster = connect(&executor.work).await?;
+        let cluster = connect(&executor.work, PATIENCE).await?;
         let hosts = action::hosts_of(executor.work.plan.plan(), step);
         Going::of(&cluster, &hosts, forced).await
     };
@@ -84,7 +84,7 @@ pub(crate) async fn drain(
         if let Err(outcome) = hold_within(step, context, &mut deadline).await {
             return outcome;
         }
-        let left = match connect(&executor.work).await {
+        let left = match connect(&executor.work, Duration::ZERO).await {
             Ok(cluster) => round(&cluster, &hosts, forced, stays).await,
             Err(error) => Err(error),
         };
@@ -222,7 +222,7 @@ async fn forgotten(
     left_out: &[HostName],
     forced: &[HostName],
 ) -> Result<Vec<String>, String> {
-    let cluster = connect(&executor.work).await?;
+    let cluster = connect(&executor.work, PATIENCE).await?;
     let mut running = Vec::new();
     for host in hosts {
         let Some(node) = cluster.node(host).await? else {
@@ -238,13 +238,8 @@ async fn forgotten(
 }
 
 /// The cluster that the run is of.
-pub(super) async fn connect(work: &ClusterWork) -> Result<Workload, String> {
-    let kubeconfig = work
-        .kubeconfig()
-        .await
-        .map_err(|error| crate::chain(&error))?
-        .ok_or("the kubeconfig Secret is not there")?;
-    Workload::connect(&kubeconfig).await
+pub(super) async fn connect(work: &ClusterWork, patience: Duration) -> Result<Workload, String> {
+    Workload::connect(&work.access(patience).await?).await
 }
 
 pub(super) fn unanswered(error: String) -> api::run::Failure {

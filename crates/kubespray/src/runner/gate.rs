@@ -40,7 +40,6 @@ use crate::{
     action::{self, Gate},
     certificates::Served,
     health::{self, Expected, Report},
-    secret,
     workload::{Workload, is_ready_pod, is_rolled_out},
 };
 
@@ -175,7 +174,7 @@ async fn since(work: &ClusterWork, look: &Look) -> Vec<String> {
 }
 
 async fn uncordon(work: &ClusterWork, host: &str) -> Result<(), String> {
-    let cluster = connect(work).await?;
+    let cluster = connect(work, Duration::ZERO).await?;
     let host = host.parse().map_err(|_| format!("{host} is no host"))?;
     match cluster.node(&host).await? {
         Some(node) => cluster.let_in(&node).await,
@@ -264,10 +263,7 @@ async fn look(
     gate: &Gate,
     led: &mut BTreeMap<&'static str, Option<Timestamp>>,
 ) -> Result<Look, String> {
-    let kubeconfig = secret::read_kubeconfig(&work.client, &work.namespace(), work.cluster())
-        .await
-        .map_err(|error| crate::chain(&error))?
-        .ok_or("the kubeconfig Secret is not there")?;
+    let kubeconfig = work.access(Duration::ZERO).await?;
     let expected = Expected {
         nodes: work.inputs.members(),
         renew: work.inputs.renew.into(),
@@ -286,7 +282,7 @@ async fn look(
             ..Look::default()
         });
     }
-    let cluster = connect(work).await?;
+    let cluster = connect(work, Duration::ZERO).await?;
     let system = cluster.pods_in(SYSTEM, &[]).await?;
     trouble.extend(of_static_pods(&system, &hosts));
     if let Some(pods) = &gate.pods {

@@ -8,14 +8,19 @@ use std::collections::HashMap;
 use ansible::probe::{Machine, Report};
 use api::run::{Failure, FailureClass};
 
-use super::{drain, executor::KubesprayExecutor, workspace::failure};
+use super::{drain, executor::KubesprayExecutor, work::PATIENCE, workspace::failure};
 
 /// Why the hosts that answered are not what they are called, if so. The nodes are asked too, where the cluster has an API that answers.
 pub(crate) async fn confused(executor: &KubesprayExecutor, reports: &[Report]) -> Option<Failure> {
     if let Some(failure) = twice(reports) {
         return Some(failure);
     }
-    let machines = async { drain::connect(&executor.work).await?.machines().await };
+    let machines = async {
+        drain::connect(&executor.work, PATIENCE)
+            .await?
+            .machines()
+            .await
+    };
     match machines.await {
         Ok(nodes) => of_another(reports, &nodes),
         // A cluster that is being created has none, and one that is to be mended need not answer.

@@ -48,7 +48,7 @@ pub(crate) async fn wait(
             return outcome;
         }
         let looked = async {
-            let cluster = drain::connect(&executor.work).await?;
+            let cluster = drain::connect(&executor.work, Duration::ZERO).await?;
             let mut late = Vec::new();
             for host in &hosts {
                 let pod = cluster.api_server(host).await?;

@@ -32,7 +32,7 @@ use crate::{
     certificates::Served,
     health::{self, Expected, Report},
     playbooks::Own,
-    secret::{self, KUBECONFIG_KEY},
+    secret::KUBECONFIG_KEY,
 };
 
 /// How long the API server's address may take to answer.
@@ -250,7 +250,7 @@ async fn store(
     name: &str,
     mark: &str,
     config: &Foreign,
-) -> Result<(), apply::Error> {
+) -> Result<(), away::Error<apply::Error>> {
     let document = config.document().expose_secret().as_bytes().to_vec();
     let secret = Secret {
         metadata: ObjectMeta {
@@ -340,10 +340,7 @@ fn is_good(report: &Report) -> bool {
 }
 
 async fn look(work: &ClusterWork, expected: &Expected) -> Result<Report, String> {
-    let kubeconfig = secret::read_kubeconfig(&work.client, &work.namespace(), work.cluster())
-        .await
-        .map_err(|error| crate::chain(&error))?
-        .ok_or("the kubeconfig Secret is not there")?;
+    let kubeconfig = work.access(Duration::ZERO).await?;
     health::probe(&kubeconfig, expected, &Served::default())
         .await
         .map_err(|error| crate::chain(&error))

@@ -19,6 +19,7 @@ use super::{
     drain::{connect, first, unanswered},
     executor::{KubesprayExecutor, failed, succeeded},
     prepare,
+    work::PATIENCE,
     workspace::{disk, failure},
 };
 use crate::{action, health::not_after, token};
@@ -53,7 +54,7 @@ pub(crate) async fn cordon(
 ) -> StepOutcome {
     let hosts = action::hosts_of(executor.work.plan.plan(), step);
     let done = async {
-        let cluster = connect(&executor.work).await?;
+        let cluster = connect(&executor.work, PATIENCE).await?;
         let mut missing = Vec::new();
         for host in &hosts {
             match cluster.node(host).await? {
@@ -88,7 +89,7 @@ pub(crate) async fn make_token(
         .saturating_add(lives)
         .unwrap_or(Timestamp::MAX);
     let secret = token::secret(&id, &work.run.name_any(), ends);
-    let made = async { connect(work).await?.make_token(&secret).await };
+    let made = async { connect(work, PATIENCE).await?.make_token(&secret).await };
     match made.await {
         Err(error) => failed(unanswered(error)),
         Ok(()) => succeeded(Some(format!(

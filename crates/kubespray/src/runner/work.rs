@@ -57,13 +57,24 @@ impl ClusterWork {
         self.layout.cluster(&self.namespace(), self.cluster())
     }
 
-    /// The kubeconfig of the cluster, if it is stored.
-    pub(crate) async fn kubeconfig(&self) -> Result<Option<Foreign>, KubeconfigError> {
+    /// The kubeconfig of the cluster, if it is stored. For so long an API is waited for that is away.
+    pub(crate) async fn kubeconfig(
+        &self,
+        patience: Duration,
+    ) -> Result<Option<Foreign>, away::Error<KubeconfigError>> {
         let namespace = self.namespace();
         let is_away = |error: &KubeconfigError| matches!(error, KubeconfigError::Api(why) if away::is_away(why));
-        away::outlive(PATIENCE, is_away, || {
+        away::outlive(patience, is_away, || {
             secret::read_kubeconfig(&self.client, &namespace, self.cluster())
         })
         .await
+    }
+
+    /// The kubeconfig of the cluster, or why there is none. What looks again and again has no patience of its own: it must hear that it
+    /// is to stop, and keep to its own time.
+    pub(crate) async fn access(&self, patience: Duration) -> Result<Foreign, String> {
+        let kubeconfig = self.kubeconfig(patience).await;
+        let kubeconfig = kubeconfig.map_err(|error| crate::chain(&error))?;
+        kubeconfig.ok_or_else(|| "the kubeconfig Secret is not there".to_owned())
     }
 }

@@ -29,7 +29,7 @@ use crate::{
     runner::{
         drain::unanswered,
         executor::{KubesprayExecutor, failed, succeeded},
-        work::ClusterWork,
+        work::{ClusterWork, PATIENCE},
         workspace::{disk, failure},
     },
 };
@@ -131,7 +131,7 @@ async fn is_without_cluster(work: &ClusterWork) -> Result<bool, Failure> {
     if work.run.spec.operation != RESET.name {
         return Ok(false);
     }
-    let found = work.kubeconfig().await;
+    let found = work.kubeconfig(PATIENCE).await;
     found
         .map(|kubeconfig| kubeconfig.is_none())
         .map_err(|error| unanswered(crate::chain(&error)))

@@ -25,12 +25,9 @@ pub(super) struct Pods(Client);
 impl Pods {
     /// Those of the cluster that a run is of.
     pub(super) async fn connect(work: &ClusterWork) -> Result<Self, String> {
-        let kubeconfig = work
-            .kubeconfig()
+        workload::client(&work.access(Duration::ZERO).await?)
             .await
-            .map_err(|error| crate::chain(&error))?
-            .ok_or("the kubeconfig Secret is not there")?;
-        workload::client(&kubeconfig).await.map(Self)
+            .map(Self)
     }
 
     pub(super) async fn get(&self, pod: &Pod) -> Result<Option<Pod>, Trouble> {
