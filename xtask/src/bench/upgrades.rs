@@ -24,6 +24,8 @@ pub(crate) fn measure(pairs: u8, windlass: &Path) -> anyhow::Result<Vec<Row>> {
     for pair in 1..=pairs {
         let (stage, files) = raised(windlass)?;
         let ran = upgraded(&stage, &files)?;
+        // Told before the plain one begins, which takes as long again and may fail.
+        eprintln!("upgrades: Windlass {:.2} s", ran.plays);
         let written = Written::read(&stage, &ran)?;
         drop(stage);
         let (stage, _) = raised(windlass)?;
