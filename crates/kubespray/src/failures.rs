@@ -11,7 +11,7 @@ use api::{
 };
 use kube::ResourceExt;
 
-use crate::operation::{ADOPT, CONVERGE, RENEW, RESET, SCALE};
+use crate::operation::Operation;
 
 const fn own(
     code: &'static str,
@@ -500,26 +500,15 @@ pub fn remedy(run: &Run, failure: &Failure) -> Option<String> {
     if failure.code != TOO_MANY_UNREACHABLE || !run.spec.subject.is_a::<Cluster>() {
         return failure.remedy.clone();
     }
-    // The others have those of creation.
-    let mut own = OWN_THRESHOLDS.into_iter();
-    let own = own.find(|(operation, _)| *operation == run.spec.operation);
+    let thresholds = Operation::of(run).map_or("creation", |of| of.thresholds);
     Some(format!(
-        "bring them back, then: windlass retry {}; or raise spec.operations.{}.thresholds.unreachable, which begins another run",
+        "bring them back, then: windlass retry {}; or raise spec.operations.{thresholds}.thresholds.unreachable, which begins another run",
         run.name_any(),
-        own.map_or("creation", |(_, field)| field)
     ))
 }
 
 /// The gate of a step does not hold.
 const TOO_MANY_UNREACHABLE: &str = "TooManyUnreachable";
-/// Operations with thresholds of their own, and where they stand in spec.operations.
-const OWN_THRESHOLDS: [(&str, &str); 5] = [
-    (ADOPT.name, "adopt"),
-    (CONVERGE.name, "converge"),
-    (RENEW.name, "renew"),
-    (RESET.name, "reset"),
-    (SCALE.name, "scale"),
-];
 
 /// What a person may have meant by a code that there is not.
 pub fn nearest(code: &str) -> Option<&'static str> {

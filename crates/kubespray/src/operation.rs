@@ -1,7 +1,8 @@
 //! What can be done to a cluster: what people see of each operation, and what it does to the cluster.
 //!
-//! When an operation has the say and what it compiles to stands in a file of its own. To add one, write that file, its row here
-//! and its place in [`cluster::plan`](crate::cluster::plan). Everything else asks the table.
+//! When an operation has the say and what it compiles to stands in a file of its own. To add one, write that file, its row here and its
+//! place among [`ALL`]. What else there is to say of it the table asks for, and what of it only others know, such as the steps at which
+//! hooks may stand, a test misses.
 
 pub mod adopt;
 pub mod asked;
@@ -23,27 +24,33 @@ pub mod upgrade;
 use api::{Cluster, Run, cluster::ClusterState, run::RunPhase};
 use runs::phase;
 
-/// The operations.
+use self::asked::Asked;
+use crate::{
+    cluster::decision::{Decision, Situation},
+    request,
+};
+
+/// The operations, in the order in which they are asked: the first with a decision has the say.
 pub const ALL: [&Operation; 15] = [
     &RESET,
-    &RESET_HOST,
     &RECOVER,
     &SNAPSHOT,
     &DRILL,
     &RENEW,
+    &TOOLBOX,
+    &RESET_HOST,
     &REPLACE,
     &REMOVE,
     &UPGRADE,
-    &COMPONENT,
     &SCALE,
-    &TOOLBOX,
+    &COMPONENT,
     &CONVERGE,
     &ADOPT,
     &CREATE,
 ];
 
 /// Removes Kubernetes from the hosts.
-pub const RESET: Operation = Operation {
+pub static RESET: Operation = Operation {
     name: "Reset",
     state: ClusterState::Deleting,
     reason: "Resetting",
@@ -52,10 +59,15 @@ pub const RESET: Operation = Operation {
     of_built: false,
     disruptive: true,
     quiet: false,
+    decide: reset::decide,
+    asked: AskedBy::Nobody,
+    fails: Fails::AsWished,
+    whole: false,
+    thresholds: "reset",
 };
 
 /// Removes what is left of Kubernetes from a host that is no part of a built cluster.
-pub const RESET_HOST: Operation = Operation {
+pub static RESET_HOST: Operation = Operation {
     name: "ResetHost",
     state: ClusterState::Removing,
     reason: "ResettingHost",
@@ -64,10 +76,15 @@ pub const RESET_HOST: Operation = Operation {
     of_built: true,
     disruptive: false,
     quiet: false,
+    decide: reset_host::decide,
+    asked: AskedBy::Host(request::RESET_HOST),
+    fails: Fails::Passes,
+    whole: false,
+    thresholds: "creation",
 };
 
 /// Brings back a built cluster whose etcd lost its quorum.
-pub const RECOVER: Operation = Operation {
+pub static RECOVER: Operation = Operation {
     name: "Recover",
     state: ClusterState::Recovering,
     reason: "Recovering",
@@ -76,10 +93,15 @@ pub const RECOVER: Operation = Operation {
     of_built: true,
     disruptive: true,
     quiet: false,
+    decide: recover::decide,
+    asked: AskedBy::Cluster(&recover::ASKED),
+    fails: Fails::AsWished,
+    whole: false,
+    thresholds: "creation",
 };
 
 /// Saves a snapshot of a built cluster's etcd outside of it.
-pub const SNAPSHOT: Operation = Operation {
+pub static SNAPSHOT: Operation = Operation {
     name: "Snapshot",
     state: ClusterState::Created,
     reason: "SavingSnapshot",
@@ -88,10 +110,15 @@ pub const SNAPSHOT: Operation = Operation {
     of_built: true,
     disruptive: false,
     quiet: true,
+    decide: snapshot::decide,
+    asked: AskedBy::Cluster(&snapshot::ASKED),
+    fails: Fails::Passes,
+    whole: false,
+    thresholds: "creation",
 };
 
 /// Starts a snapshot in a throw-away etcd.
-pub const DRILL: Operation = Operation {
+pub static DRILL: Operation = Operation {
     name: "Drill",
     state: ClusterState::Created,
     reason: "DrillingSnapshot",
@@ -100,10 +127,15 @@ pub const DRILL: Operation = Operation {
     of_built: true,
     disruptive: false,
     quiet: true,
+    decide: drill::decide,
+    asked: AskedBy::Cluster(&drill::ASKED),
+    fails: Fails::Passes,
+    whole: false,
+    thresholds: "creation",
 };
 
 /// Renews the certificates of a built cluster's control plane.
-pub const RENEW: Operation = Operation {
+pub static RENEW: Operation = Operation {
     name: "Renew",
     state: ClusterState::Renewing,
     reason: "Renewing",
@@ -112,10 +144,15 @@ pub const RENEW: Operation = Operation {
     of_built: true,
     disruptive: true,
     quiet: false,
+    decide: renew::decide,
+    asked: AskedBy::Cluster(&renew::ASKED),
+    fails: Fails::Waits,
+    whole: false,
+    thresholds: "renew",
 };
 
 /// Puts another host first in a built cluster, where the one that is first is to leave.
-pub const REPLACE: Operation = Operation {
+pub static REPLACE: Operation = Operation {
     name: "Replace",
     state: ClusterState::Replacing,
     reason: "Replacing",
@@ -124,10 +161,15 @@ pub const REPLACE: Operation = Operation {
     of_built: true,
     disruptive: true,
     quiet: false,
+    decide: replace::decide,
+    asked: AskedBy::Nobody,
+    fails: Fails::AsWished,
+    whole: false,
+    thresholds: "creation",
 };
 
 /// Removes hosts from a built cluster.
-pub const REMOVE: Operation = Operation {
+pub static REMOVE: Operation = Operation {
     name: "Remove",
     state: ClusterState::Removing,
     reason: "Removing",
@@ -136,10 +178,15 @@ pub const REMOVE: Operation = Operation {
     of_built: true,
     disruptive: true,
     quiet: false,
+    decide: remove::decide,
+    asked: AskedBy::Nobody,
+    fails: Fails::AsWished,
+    whole: false,
+    thresholds: "creation",
 };
 
 /// Brings a built cluster to another version.
-pub const UPGRADE: Operation = Operation {
+pub static UPGRADE: Operation = Operation {
     name: "Upgrade",
     state: ClusterState::Upgrading,
     reason: "Upgrading",
@@ -148,10 +195,15 @@ pub const UPGRADE: Operation = Operation {
     of_built: true,
     disruptive: true,
     quiet: false,
+    decide: upgrade::decide,
+    asked: AskedBy::Nobody,
+    fails: Fails::AsWished,
+    whole: true,
+    thresholds: "creation",
 };
 
 /// Brings one component of a built cluster to what the spec says.
-pub const COMPONENT: Operation = Operation {
+pub static COMPONENT: Operation = Operation {
     name: "Component",
     state: ClusterState::Upgrading,
     reason: "UpgradingComponent",
@@ -160,10 +212,15 @@ pub const COMPONENT: Operation = Operation {
     of_built: true,
     disruptive: true,
     quiet: false,
+    decide: component::decide,
+    asked: AskedBy::Cluster(&component::ASKED),
+    fails: Fails::Waits,
+    whole: false,
+    thresholds: "creation",
 };
 
 /// Makes new hosts part of a built cluster.
-pub const SCALE: Operation = Operation {
+pub static SCALE: Operation = Operation {
     name: "Scale",
     state: ClusterState::Scaling,
     reason: "Scaling",
@@ -172,10 +229,15 @@ pub const SCALE: Operation = Operation {
     of_built: true,
     disruptive: false,
     quiet: false,
+    decide: scale::decide,
+    asked: AskedBy::Nobody,
+    fails: Fails::AsWished,
+    whole: false,
+    thresholds: "scale",
 };
 
 /// Does to nodes or certificates of a built cluster what a person asks for.
-pub const TOOLBOX: Operation = Operation {
+pub static TOOLBOX: Operation = Operation {
     name: "Toolbox",
     state: ClusterState::Tending,
     reason: "Tending",
@@ -184,10 +246,15 @@ pub const TOOLBOX: Operation = Operation {
     of_built: true,
     disruptive: true,
     quiet: false,
+    decide: toolbox::decide,
+    asked: AskedBy::Cluster(&toolbox::ASKED),
+    fails: Fails::Passes,
+    whole: false,
+    thresholds: "creation",
 };
 
 /// Runs the playbooks once more over a built cluster.
-pub const CONVERGE: Operation = Operation {
+pub static CONVERGE: Operation = Operation {
     name: "Converge",
     state: ClusterState::Converging,
     reason: "Converging",
@@ -196,10 +263,15 @@ pub const CONVERGE: Operation = Operation {
     of_built: true,
     disruptive: true,
     quiet: false,
+    decide: converge::decide,
+    asked: AskedBy::Cluster(&converge::ASKED),
+    fails: Fails::AsWished,
+    whole: true,
+    thresholds: "converge",
 };
 
 /// Takes over a cluster that somebody else has built, as it stands.
-pub const ADOPT: Operation = Operation {
+pub static ADOPT: Operation = Operation {
     name: "Adopt",
     state: ClusterState::Adopting,
     reason: "Adopting",
@@ -208,10 +280,15 @@ pub const ADOPT: Operation = Operation {
     of_built: false,
     disruptive: false,
     quiet: false,
+    decide: adopt::decide,
+    asked: AskedBy::Nobody,
+    fails: Fails::AsWished,
+    whole: false,
+    thresholds: "adopt",
 };
 
 /// Builds a cluster.
-pub const CREATE: Operation = Operation {
+pub static CREATE: Operation = Operation {
     name: "Create",
     state: ClusterState::Creating,
     reason: "Creating",
@@ -220,6 +297,11 @@ pub const CREATE: Operation = Operation {
     of_built: false,
     disruptive: false,
     quiet: false,
+    decide: create::decide,
+    asked: AskedBy::Nobody,
+    fails: Fails::AsWished,
+    whole: true,
+    thresholds: "creation",
 };
 
 /// One operation.
@@ -242,6 +324,38 @@ pub struct Operation {
     /// The cluster is the same before, meanwhile and after it, whatever becomes of it: it is Ready all the time, and what was the last run
     /// of it stays that. It comes at its own time, and keeps to no maintenance window.
     pub quiet: bool,
+    /// What it decides about a cluster. None: another one has the say.
+    pub decide: fn(&Situation<'_>) -> Option<Decision>,
+    /// Whether people ask for it by an annotation.
+    pub asked: AskedBy,
+    /// What becomes of a built cluster after one that failed.
+    pub fails: Fails,
+    /// It brings every host of a cluster to what the spec says.
+    pub whole: bool,
+    /// Where the thresholds of its steps stand, in `spec.operations`.
+    pub thresholds: &'static str,
+}
+
+/// How people ask for an operation.
+#[derive(Debug)]
+pub enum AskedBy {
+    /// By no annotation: it follows from what is declared.
+    Nobody,
+    /// By one of the Cluster.
+    Cluster(&'static Asked),
+    /// By that of a ClusterNode.
+    Host(&'static str),
+}
+
+/// What becomes of a built cluster whose last run failed, where nobody asks for it anew.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fails {
+    /// It waits for a person, and what could not go on without stands before it.
+    Waits,
+    /// What it was for is found again in what is declared, or the operation says so itself.
+    AsWished,
+    /// That is past: the cluster is what it was.
+    Passes,
 }
 
 /// What an operation is to the order of the inventory, which is state.
@@ -286,8 +400,7 @@ impl Operation {
 
     /// Whether a Run is of an operation that brings every host of a cluster to what the spec says.
     pub fn is_whole(run: &Run) -> bool {
-        let whole = [&CREATE, &CONVERGE, &UPGRADE];
-        Self::of(run).is_some_and(|of| whole.iter().any(|whole| whole.name == of.name))
+        Self::of(run).is_some_and(|operation| operation.whole)
     }
 
     /// Whether a Run is of an operation that leaves the cluster alone.

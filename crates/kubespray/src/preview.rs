@@ -211,7 +211,7 @@ pub async fn asked(
     let mut cluster = cluster.clone();
     let annotations = cluster.annotations_mut();
     // Another one that is still open would come first.
-    for other in asked::ALL {
+    for other in asked::all() {
         annotations.remove(other.annotation);
     }
     annotations.insert(annotation.to_owned(), request.to_owned());
@@ -224,8 +224,7 @@ pub async fn asked(
         .filter(|_| annotation == CONVERGE)
         .map(|wanted| converge::changes(&observed.runs, wanted));
     let decision = plan::plan(&cluster, wanted.as_ref().map_err(Vec::as_slice), &observed);
-    let mut all = asked::ALL.into_iter();
-    let answer = all.find_map(|asked| asked.answer(&cluster, &decision));
+    let answer = asked::all().find_map(|asked| asked.answer(&cluster, &decision));
     let refused = answer.and_then(|answer| answer.refused);
     let outcome = match (refused, decision) {
         (_, Decision::Stall(problems)) => PreviewOutcome::Problems(problems),

@@ -1,6 +1,6 @@
 //! Annotations with which people ask for something.
 
-use crate::operation::{self, Operation, asked};
+use crate::operation::{AskedBy, Operation};
 
 /// The annotation whose value, when it changes, makes the cluster's operation start anew with a new run.
 pub const START_AGAIN: &str = "windlass.dev/start-again";
@@ -46,12 +46,11 @@ pub fn start_again(namespace: &str, cluster: &str) -> String {
     )
 }
 
-/// The annotation by which an operation is asked for.
-pub fn of(operation: &Operation) -> &'static str {
-    if operation.name == operation::RESET_HOST.name {
-        return RESET_HOST;
+/// The annotation by which an operation is asked for, if it is.
+pub const fn of(operation: &Operation) -> Option<&'static str> {
+    match operation.asked {
+        AskedBy::Nobody => None,
+        AskedBy::Cluster(asked) => Some(asked.annotation),
+        AskedBy::Host(annotation) => Some(annotation),
     }
-    let mut asked = asked::ALL.into_iter();
-    let asked = asked.find(|asked| asked.operation.name == operation.name);
-    asked.map_or(CONVERGE, |asked| asked.annotation)
 }

@@ -202,13 +202,11 @@ async fn keep(cluster: &Cluster, context: &Context) -> Result<(), Error> {
 async fn start(cluster: &Cluster, new: &NewRun, context: &Context) -> Result<Run, Error> {
     let (name, operation) = (new.name.clone(), new.operation.name);
     let mut run = object::of(cluster, name, operation, new.generation, new.plan.clone());
-    for (annotation, asked) in [
-        (request::of(new.operation), &new.request),
-        (request::MAINTAIN, &new.maintain),
-    ] {
-        let answered = asked.clone().map(|value| (annotation.to_owned(), value));
-        run.annotations_mut().extend(answered);
-    }
+    let asked = request::of(new.operation).zip(new.request.clone());
+    let maintained = Some(request::MAINTAIN).zip(new.maintain.clone());
+    let answers = asked.into_iter().chain(maintained);
+    let answers = answers.map(|(annotation, value)| (annotation.to_owned(), value));
+    run.annotations_mut().extend(answers);
     object::store(&context.client, CLUSTER_MANAGER, run)
         .await
         .map_err(|source| Error::api("store the run", source))

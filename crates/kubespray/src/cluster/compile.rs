@@ -6,6 +6,7 @@ use ansible::{
 };
 use api::{
     Duration, HostName, Target,
+    cluster::Approval,
     run::{Action as RunAction, Approve, Gate, Interrupt, Plan, Retry, Step},
 };
 
@@ -149,7 +150,7 @@ pub(crate) fn compiled(inputs: &Inputs) -> Result<Inventory, Problem> {
 }
 
 /// A step that waits for a person.
-pub(crate) fn approval(question: String) -> Placed {
+fn approval(question: String) -> Placed {
     let approve = RunAction::Approve(Approve { question });
     Placed {
         step: step(APPROVE, "Wait for an approval", approve),
@@ -282,15 +283,29 @@ fn told_repaired(placed: &mut [Placed]) {
     }
 }
 
+/// Who is asked before an operation begins, and what.
+pub(crate) enum Asks<'a> {
+    /// Nobody: a person has asked for it, or it changes nothing.
+    Nobody,
+    /// A person, where the operation is to be approved.
+    Person(&'a Conduct, String),
+}
+
 /// The plan of these steps, with the hooks among them: each after the one before it, unless it says after which.
 pub(crate) fn finish(
     operation: &Operation,
     again: Option<&str>,
     inputs: &Inputs,
     reason: String,
+    asks: Asks<'_>,
     placed: Vec<Placed>,
 ) -> Result<Plan, Problem> {
     let mut placed = placed;
+    if let Asks::Person(conduct, question) = asks
+        && conduct.approval == Approval::Manual
+    {
+        placed.insert(0, approval(question));
+    }
     if inputs.operation_variables.contains_key(FOUNDING) {
         told_repaired(&mut placed);
     }

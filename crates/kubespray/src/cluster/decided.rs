@@ -99,7 +99,7 @@ struct Remembered {
     kubernetes: Option<KubernetesVersion>,
     kubespray: Option<KubesprayVersion>,
     kubeconfig_secret: Option<String>,
-    /// The last answers, in the order of `asked::ALL`.
+    /// The last answers, in the order of `asked::all`.
     answered: Vec<Option<ConvergeRequest>>,
 }
 
@@ -152,8 +152,7 @@ impl Basis {
                 annotations.into_iter().collect(),
             ),
             status: status.map_or_else(Remembered::default, |status| Remembered {
-                answered: asked::ALL
-                    .iter()
+                answered: asked::all()
                     .map(|asked| (asked.answered)(&status).cloned())
                     .collect(),
                 inventory: status.inventory,

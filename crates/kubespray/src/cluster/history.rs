@@ -68,7 +68,7 @@ fn kept(cluster: &Cluster, runs: &[Run]) -> BTreeSet<String> {
     ];
     let status = cluster.status.as_ref();
     let last = status.and_then(|status| status.last_operation.as_ref()?.run.clone());
-    let answered = asked::ALL.iter().filter_map(|asked| {
+    let answered = asked::all().filter_map(|asked| {
         let answer = (asked.answered)(status?)?;
         answer.run.clone()
     });
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_run_that_is_the_answer_to_a_request_stays_whatever_was_asked_for() {
-        for asked in asked::ALL {
+        for asked in asked::all() {
             let mut cluster = Cluster::new("c", api::cluster::ClusterSpec::default());
             let status = cluster.status.get_or_insert_default();
             *(asked.place)(status) = Some(api::cluster::ConvergeRequest {

@@ -139,10 +139,10 @@ pub(super) fn rest(situation: &Situation<'_>, decision: &Decision) -> Option<Res
     };
     let rests = control::rest(run);
     let operation = Operation::of(run)?;
-    let asked = [request::of(operation), request::MAINTAIN];
-    let asked = asked
-        .iter()
-        .any(|name| run.annotations().contains_key(*name));
+    let mut asked = request::of(operation)
+        .into_iter()
+        .chain([request::MAINTAIN]);
+    let asked = asked.any(|name| run.annotations().contains_key(name));
     let closed = keeping.waits(operation, situation.observed.now);
     match (closed, rests) {
         (Some(opens), None) if keeping.on_end == OnWindowEnd::Pause && !asked => {

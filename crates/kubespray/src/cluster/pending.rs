@@ -19,13 +19,12 @@ use crate::{
         compile,
         decision::{Decision, NewRun, Situation},
         maintain,
-        plan::SAY,
         resolve::{ReplacingTurn, Resolved},
     },
     inputs::Inputs,
     operation::{
-        COMPONENT, CONVERGE, Operation, REMOVE, REPLACE, RESET_HOST, UPGRADE, component, converge,
-        remove, reset_host, upgrade,
+        ALL, COMPONENT, CONVERGE, Operation, REMOVE, REPLACE, RESET_HOST, UPGRADE, component,
+        converge, remove, reset_host, upgrade,
     },
     problem,
     request::start_again,
@@ -79,12 +78,12 @@ pub(super) fn pending(situation: &Situation<'_>, decision: &Decision) -> Vec<Pen
         pending: Vec::new(),
     };
     list.standing();
-    for (operation, decide) in SAY.iter().filter(|(operation, _)| operation.of_built) {
+    for operation in ALL.iter().filter(|operation| operation.of_built) {
         // What was decided would be answered once more.
         if matches!(decision, Decision::Start(new) if new.operation.name == operation.name) {
             continue;
         }
-        list.asked(situation, operation, decide(situation));
+        list.asked(situation, operation, (operation.decide)(situation));
     }
     list.replaced(situation);
     list.follow(situation, decision);

@@ -18,35 +18,9 @@ use crate::{
         pending,
         resolve::Resolved,
     },
-    operation::{
-        self, Leaves, Operation, adopt, component, converge, create, drill, recover, remove, renew,
-        replace, reset, reset_host, scale, snapshot, toolbox, upgrade,
-    },
+    operation::{self, Leaves, Operation},
     problem::Problem,
 };
-
-/// What an operation decides about a cluster. None: another one has the say.
-pub(super) type Decide = fn(&Situation<'_>) -> Option<Decision>;
-
-/// The operations, in the order in which they are asked: the first with a decision has the say.
-pub(super) const SAY: [(&Operation, Decide); 16] = [
-    (&operation::RESET, reset::decide),
-    (&operation::RECOVER, recover::decide),
-    (&operation::SNAPSHOT, snapshot::decide),
-    (&operation::DRILL, drill::decide),
-    (&operation::RENEW, renew::decide),
-    (&operation::TOOLBOX, toolbox::decide),
-    (&operation::RESET_HOST, reset_host::decide),
-    (&operation::REPLACE, replace::decide),
-    (&operation::REMOVE, remove::decide),
-    (&operation::UPGRADE, upgrade::decide),
-    (&operation::SCALE, scale::decide),
-    (&operation::COMPONENT, component::decide),
-    (&operation::RENEW, renew::failed),
-    (&operation::CONVERGE, converge::decide),
-    (&operation::ADOPT, adopt::decide),
-    (&operation::CREATE, create::decide),
-];
 
 /// Decides.
 pub fn plan(
@@ -123,7 +97,9 @@ fn with<T>(
 fn decide(situation: &Situation<'_>) -> Decision {
     let decision = at_work(situation).or_else(|| match situation.built {
         Some(built) => of_windows(situation, built),
-        None => SAY.iter().find_map(|(_, decide)| decide(situation)),
+        None => operation::ALL
+            .iter()
+            .find_map(|operation| (operation.decide)(situation)),
     });
     decision.unwrap_or_else(|| Decision::Stall(situation.wanted.err().unwrap_or_default().to_vec()))
 }
@@ -132,12 +108,12 @@ fn decide(situation: &Situation<'_>) -> Decision {
 /// a run or a person's word comes of it.
 fn of_windows(situation: &Situation<'_>, built: &Built) -> Option<Decision> {
     let mut waiting: Option<Box<Waiting>> = None;
-    for (operation, decide) in SAY {
+    for operation in operation::ALL {
         // There is a cluster already.
         if waiting.is_some() && !operation.of_built {
             continue;
         }
-        match decide(situation) {
+        match (operation.decide)(situation) {
             Some(Decision::Start(new)) => match maintain::admitted(situation, built, *new) {
                 Ok(new) => return Some(Decision::Start(Box::new(new))),
                 Err(waits) => {

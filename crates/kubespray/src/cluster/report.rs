@@ -276,7 +276,7 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> ClusterStatus {
 /// The status with the answers to what was asked for.
 fn answered(cluster: &Cluster, view: &View<'_>, mut status: ClusterStatus) -> ClusterStatus {
     let namespace = cluster.namespace().unwrap_or_default();
-    for asked in asked::ALL {
+    for asked in asked::all() {
         if let Some(mut answer) = asked.answer(cluster, view.decision) {
             let placed = |message: &str| hint::placed(message, &namespace);
             answer.refused = answer.refused.as_deref().map(placed);

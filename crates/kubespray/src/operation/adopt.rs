@@ -5,13 +5,13 @@
 //! cluster was built with, and every operation on a built cluster may follow. To run the playbooks over it instead was rejected: it
 //! restarts what differs, on hosts that are at work, before anybody has asked for a change.
 
-use api::{Cluster, cluster::Approval, run::Plan};
+use api::{Cluster, run::Plan};
 use kube::ResourceExt;
 
 use super::{ADOPT, create};
 use crate::{
     cluster::{
-        compile,
+        compile::{self, Asks},
         decision::{Decision, Situation},
         resolve::Resolved,
     },
@@ -41,17 +41,22 @@ fn compiled(cluster: &Cluster, resolved: &Resolved, _: &Checkout) -> Result<Plan
     })?;
     let inputs = &resolved.inputs;
     let conduct = &resolved.adoption;
-    let mut steps = compile::adopting(&cluster.name_any(), conduct, inputs, kubernetes)?;
+    let steps = compile::adopting(&cluster.name_any(), conduct, inputs, kubernetes)?;
     let hosts = inputs.hosts.len();
-    if conduct.approval == Approval::Manual {
-        let question =
-            format!("take the cluster over as it stands: nothing is changed on its {hosts} hosts");
-        steps.insert(0, compile::approval(question));
-    }
+    let question =
+        format!("take the cluster over as it stands: nothing is changed on its {hosts} hosts");
+    let asks = Asks::Person(conduct, question);
     let reason = format!(
         "the cluster was built before and is taken over as it stands: kubespray {}{} on {hosts} hosts, on which nothing is changed",
         inputs.kubespray,
         compile::with_kubernetes(inputs),
     );
-    compile::finish(&ADOPT, resolved.again.as_deref(), inputs, reason, steps)
+    compile::finish(
+        &ADOPT,
+        resolved.again.as_deref(),
+        inputs,
+        reason,
+        asks,
+        steps,
+    )
 }

@@ -10,25 +10,24 @@ use api::{
 use kube::{Resource, ResourceExt};
 use runs::{is_active, phase};
 
-use super::{Operation, component, converge, drill, recover, renew, snapshot, toolbox};
+use super::{AskedBy, Operation};
 use crate::{
     cluster::{
         built::{Built, is_built},
         decision::Decision,
     },
-    problem,
+    operation, problem,
 };
 
-/// The operations that are asked for.
-pub const ALL: [&Asked; 7] = [
-    &converge::ASKED,
-    &component::ASKED,
-    &renew::ASKED,
-    &recover::ASKED,
-    &snapshot::ASKED,
-    &drill::ASKED,
-    &toolbox::ASKED,
-];
+/// The operations that are asked for by an annotation of the Cluster.
+pub fn all() -> impl Iterator<Item = &'static Asked> {
+    operation::ALL
+        .into_iter()
+        .filter_map(|operation| match operation.asked {
+            AskedBy::Cluster(asked) => Some(asked),
+            AskedBy::Nobody | AskedBy::Host(_) => None,
+        })
+}
 
 /// How much of a request is remembered, where an operation does not say more.
 pub const LENGTH: usize = 128;

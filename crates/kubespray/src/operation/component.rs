@@ -7,7 +7,6 @@
 
 use api::{
     HostName, Run,
-    cluster::Approval,
     run::{Plan, RunPhase, StepPhase},
 };
 use kube::ResourceExt;
@@ -23,8 +22,8 @@ use super::{
 use crate::{
     action::{self, Left},
     cluster::{
-        built::{Built, of_built},
-        compile::{self, Bringing, Component},
+        built::Built,
+        compile::{self, Asks, Bringing, Component},
         decision::{Decision, NewRun, Situation, checkout, new_run},
         resolve::Resolved,
     },
@@ -35,7 +34,7 @@ use crate::{
 };
 
 /// How it is asked for.
-pub const ASKED: Asked = Asked {
+pub static ASKED: Asked = Asked {
     operation: &COMPONENT,
     annotation: request::COMPONENT,
     length: asked::LENGTH,
@@ -165,7 +164,7 @@ fn refusal(request: &str, built: &Built) -> Option<String> {
     None
 }
 
-/// Has the say about a built cluster of which somebody wants a component upgraded, or of which that has failed.
+/// Has the say about a built cluster of which somebody wants a component upgraded.
 pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
     let Situation {
         cluster, observed, ..
@@ -175,12 +174,7 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
     let asked = ASKED.wanted(cluster, &observed.runs);
     let possible =
         |request: &String| built.beyond_converge.is_empty() && refusal(request, built).is_none();
-    let Some(asked) = asked.filter(possible) else {
-        let run = of_built(observed)
-            .filter(|run| run.spec.operation == COMPONENT.name && phase(run) == RunPhase::Failed)?;
-        let (built, run) = (built.clone(), run.clone());
-        return Some(Decision::Maintain(Box::new(built), Box::new(run)));
-    };
+    let asked = asked.filter(possible)?;
     let checkout = match checkout(observed) {
         Ok(checkout) => checkout,
         Err(decision) => return Some(decision),
@@ -219,13 +213,11 @@ fn compiled(
         after,
         drains: inputs.variables.get("drain_nodes") != Some(&Value::Bool(false)),
     };
-    let mut steps = compile::component(component, &bringing)?;
+    let steps = compile::component(component, &bringing)?;
     let what = told(component, &changed);
-    if settings.conduct.approval == Approval::Manual {
-        steps.insert(0, compile::approval(format!("upgrade: {what}")));
-    }
+    let asks = Asks::Person(&settings.conduct, format!("upgrade: {what}"));
     let reason = format!("somebody asked for it: {what}");
-    compile::finish(&COMPONENT, Some(asked), &inputs, reason, steps)
+    compile::finish(&COMPONENT, Some(asked), &inputs, reason, asks, steps)
 }
 
 /// What is done, for people. Names only: values may be secret.

@@ -5,7 +5,7 @@
 
 use api::{
     Cluster, Run,
-    cluster::{Approval, ConvergeSchedule, Converged},
+    cluster::{ConvergeSchedule, Converged},
     run::{Plan, RecordEvent, RunPhase, StepStatus},
     text::lines,
 };
@@ -16,13 +16,13 @@ use kube::ResourceExt;
 use runs::phase;
 
 use super::{
-    CONVERGE, Operation,
+    CONVERGE, Fails, Operation,
     asked::{self, Asked},
 };
 use crate::{
     cluster::{
         built::{Built, built_by, built_with, differing_sources, differing_variables, of_built},
-        compile,
+        compile::{self, Asks},
         decision::{Decision, NewRun, Situation, checkout, new_run},
         observe::Observed,
         resolve::Resolved,
@@ -36,7 +36,7 @@ use changes::Told;
 pub mod changes;
 
 /// How it is asked for.
-pub const ASKED: Asked = Asked {
+pub static ASKED: Asked = Asked {
     operation: &CONVERGE,
     annotation: request::CONVERGE,
     length: asked::LENGTH,
@@ -55,7 +55,18 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
         observed,
         built,
     } = *situation;
-    Some(maintain(cluster, built?, wanted.ok()?, observed))
+    let (built, resolved) = (built?, wanted.ok()?);
+    Some(match waits(observed) {
+        Some(failed) => Decision::Maintain(Box::new(built.clone()), Box::new(failed.clone())),
+        None => maintain(cluster, built, resolved, observed),
+    })
+}
+
+/// The run that failed and waits for a person, before anything that could not go on without.
+fn waits(observed: &Observed) -> Option<&Run> {
+    let waits = |run: &&Run| Operation::of(run).is_some_and(|of| of.fails == Fails::Waits);
+    let failed = of_built(observed).filter(|run| phase(run) == RunPhase::Failed);
+    failed.filter(waits)
 }
 
 /// What to do about a cluster that is built.
@@ -232,18 +243,16 @@ fn compiled(
 ) -> Result<Plan, Problem> {
     let inputs = &resolved.inputs;
     let conduct = &resolved.converging;
-    let mut steps = compile::building(cluster, resolved, conduct, checkout)?;
-    if conduct.approval == Approval::Manual {
-        let question = format!("run the playbooks over all {} hosts", inputs.hosts.len());
-        steps.insert(0, compile::approval(question));
-    }
+    let steps = compile::building(cluster, resolved, conduct, checkout)?;
+    let question = format!("run the playbooks over all {} hosts", inputs.hosts.len());
+    let asks = Asks::Person(conduct, question);
     let reason = format!(
         "{because}: kubespray {} brings all {} hosts{} back to the spec",
         inputs.kubespray,
         inputs.hosts.len(),
         compile::with_kubernetes(inputs),
     );
-    compile::finish(&CONVERGE, Some(mark), inputs, reason, steps)
+    compile::finish(&CONVERGE, Some(mark), inputs, reason, asks, steps)
 }
 
 /// Why a cluster that stays as it is is not converged.

@@ -3,7 +3,6 @@
 use ansible::slice::FOUNDING;
 use api::{
     Cluster,
-    cluster::Approval,
     run::{Plan, RunPhase},
 };
 use jiff::SignedDuration;
@@ -13,7 +12,7 @@ use runs::{is_active, phase};
 use super::{CREATE, Operation};
 use crate::{
     cluster::{
-        compile,
+        compile::{self, Asks},
         decision::{Decision, Situation, new_run},
         observe::Observed,
         resolve::Resolved,
@@ -97,15 +96,20 @@ fn compiled(cluster: &Cluster, resolved: &Resolved, checkout: &Checkout) -> Resu
     inputs
         .authorities_secret_ref
         .clone_from(&resolved.creation.authorities);
-    let mut steps = compile::founding(&cluster.name_any(), resolved, checkout)?;
-    if resolved.creation.conduct.approval == Approval::Manual {
-        let question = format!("build the cluster on {hosts} hosts");
-        steps.insert(0, compile::approval(question));
-    }
+    let steps = compile::founding(&cluster.name_any(), resolved, checkout)?;
+    let question = format!("build the cluster on {hosts} hosts");
+    let asks = Asks::Person(&resolved.creation.conduct, question);
     let reason = format!(
         "the cluster does not exist yet: kubespray {} builds it{} on {hosts} hosts",
         inputs.kubespray,
         compile::with_kubernetes(&inputs),
     );
-    compile::finish(&CREATE, resolved.again.as_deref(), &inputs, reason, steps)
+    compile::finish(
+        &CREATE,
+        resolved.again.as_deref(),
+        &inputs,
+        reason,
+        asks,
+        steps,
+    )
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     cluster::{
-        compile,
+        compile::{self, Asks},
         decision::{Decision, NewRun, Situation, new_run},
         resolve::Resolved,
     },
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How it is asked for.
-pub const ASKED: Asked = Asked {
+pub static ASKED: Asked = Asked {
     operation: &DRILL,
     annotation: request::DRILL,
     length: asked::LENGTH,
@@ -90,5 +90,5 @@ fn compiled(
     let reason = format!(
         "somebody asked for it: snapshot {name} is started in a throw-away etcd, and its keys are counted"
     );
-    compile::finish(&DRILL, Some(request), &inputs, reason, steps)
+    compile::finish(&DRILL, Some(request), &inputs, reason, Asks::Nobody, steps)
 }

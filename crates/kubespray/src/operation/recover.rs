@@ -11,7 +11,6 @@
 
 use api::{
     Cluster, HostName, Run,
-    cluster::Approval,
     node::Role,
     run::{Plan, RunPhase, StepPhase},
 };
@@ -28,7 +27,7 @@ use crate::{
     action::{FOUND, MemberChange, SET_ASIDE, Turn},
     cluster::{
         built::Built,
-        compile::{self, Recovering},
+        compile::{self, Asks, Recovering},
         decision::{Decision, NewRun, Situation, checkout, new_run},
         resolve::Resolved,
     },
@@ -44,7 +43,7 @@ pub const LENGTH: usize = 512;
 const PATH_LENGTH: usize = 256;
 
 /// How it is asked for.
-pub const ASKED: Asked = Asked {
+pub static ASKED: Asked = Asked {
     operation: &RECOVER,
     annotation: request::RECOVER,
     length: LENGTH,
@@ -509,12 +508,10 @@ fn compiled(
     };
     compile::recovering(&recovering, &mut steps)?;
     steps.push(compile::healthy(conduct, &inputs));
-    if conduct.approval == Approval::Manual {
-        let question = format!("found etcd anew on {}", wanted.founder.host);
-        steps.insert(0, compile::approval(question));
-    }
+    let question = format!("found etcd anew on {}", wanted.founder.host);
+    let asks = Asks::Person(conduct, question);
     let reason = reason(wanted, &left);
-    compile::finish(&RECOVER, Some(asked.0), &inputs, reason, steps)
+    compile::finish(&RECOVER, Some(asked.0), &inputs, reason, asks, steps)
 }
 
 /// What the cluster was built with, and which hosts are given up. Whoever stays comes first where order is state.
@@ -621,10 +618,8 @@ fn rolled_back(
     );
     steps.push(compile::healthy(conduct, &inputs));
     let members = compile::listed(inputs.group("etcd"));
-    if conduct.approval == Approval::Manual {
-        let question = format!("roll etcd back to a snapshot on {members}");
-        steps.insert(0, compile::approval(question));
-    }
+    let question = format!("roll etcd back to a snapshot on {members}");
+    let asks = Asks::Person(conduct, question);
     let snapshot = match &wanted.snapshot {
         Some(Snapshot::Stored(name)) => format!("the snapshot {name} of the store"),
         Some(Snapshot::File(file)) => format!("the snapshot {file} on each of them"),
@@ -634,7 +629,7 @@ fn rolled_back(
         "somebody asked for it: etcd is rolled back to {snapshot} on {members}, so that what was written since is lost; the data of each \
          is kept aside, and the API does not answer meanwhile"
     );
-    compile::finish(&RECOVER, Some(asked), &inputs, reason, steps)
+    compile::finish(&RECOVER, Some(asked), &inputs, reason, asks, steps)
 }
 
 /// The first control plane, if it is given up.

@@ -7,7 +7,6 @@
 
 use api::{
     HostName,
-    cluster::Approval,
     node::{Health, NodeHealth, NodeState, Role},
     run::Plan,
 };
@@ -18,7 +17,7 @@ use super::{REMOVE, upgrade};
 use crate::{
     action::{Action, HEALTH, MemberChange, QUORUM, Turn},
     cluster::{
-        compile::{self, Endpoints},
+        compile::{self, Asks, Endpoints},
         decision::{Decision, Situation, checkout, declared, once},
         observe::Observed,
         resolve::Resolved,
@@ -208,10 +207,8 @@ fn compiled(
     let (down, well): (Vec<_>, Vec<_>) = concerned.partition(is_down);
     let words = (HEALTH, "Wait until the cluster is healthy");
     steps.push(compile::healthy_nodes(conduct, words, well));
-    if conduct.approval == Approval::Manual {
-        let question = format!("remove {} from the cluster", compile::listed(leaving));
-        steps.insert(0, compile::approval(question));
-    }
+    let question = format!("remove {} from the cluster", compile::listed(leaving));
+    let asks = Asks::Person(conduct, question);
     let mut reason = reason(leaving, &forced, before.members().len());
     if !down.is_empty() {
         reason.push_str(&format!(
@@ -230,7 +227,14 @@ fn compiled(
             replacing.waits()
         ));
     }
-    compile::finish(&REMOVE, resolved.again.as_deref(), &inputs, reason, steps)
+    compile::finish(
+        &REMOVE,
+        resolved.again.as_deref(),
+        &inputs,
+        reason,
+        asks,
+        steps,
+    )
 }
 
 /// What leaves etcd, if something does.

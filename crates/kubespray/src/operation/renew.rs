@@ -6,7 +6,6 @@
 
 use api::{
     Duration, HostName, Run,
-    cluster::Approval,
     run::{Plan, RunPhase},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -22,8 +21,7 @@ use crate::{
     action::HEALTH,
     certificates::Part,
     cluster::{
-        built::of_built,
-        compile,
+        compile::{self, Asks},
         decision::{Decision, NewRun, Situation, checkout, new_run},
         observe::Observed,
         resolve::Resolved,
@@ -35,7 +33,7 @@ use crate::{
 };
 
 /// How it is asked for.
-pub const ASKED: Asked = Asked {
+pub static ASKED: Asked = Asked {
     operation: &RENEW,
     annotation: request::RENEW,
     length: asked::LENGTH,
@@ -77,17 +75,6 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
         }))),
         Err(problem) => Some(Decision::Stall(vec![problem])),
     }
-}
-
-/// Has the say about a cluster whose last run failed to renew: that waits for a person, and what could not go on without stands
-/// before it.
-pub fn failed(situation: &Situation<'_>) -> Option<Decision> {
-    let built = situation.built?;
-    situation.wanted.ok()?;
-    let run = of_built(situation.observed)
-        .filter(|run| run.spec.operation == RENEW.name && phase(run) == RunPhase::Failed)?;
-    let (built, run) = (built.clone(), run.clone());
-    Some(Decision::Maintain(Box::new(built), Box::new(run)))
 }
 
 /// The group of the hosts that have what is renewed.
@@ -299,17 +286,15 @@ fn compiled(
             control_plane.to_vec(),
         ));
     }
-    if conduct.approval == Approval::Manual {
-        let question = format!(
-            "renew the certificates of {}",
-            compile::listed(&wanted.hosts)
-        );
-        steps.insert(0, compile::approval(question));
-    }
+    let question = format!(
+        "renew the certificates of {}",
+        compile::listed(&wanted.hosts)
+    );
+    let asks = Asks::Person(conduct, question);
     let reason = format!(
         "{}: the certificates of {} are made anew, one host after the other, and the kubeconfig of the administrator",
         wanted.why,
         compile::listed(&wanted.hosts),
     );
-    compile::finish(&RENEW, Some(&wanted.mark), &inputs, reason, steps)
+    compile::finish(&RENEW, Some(&wanted.mark), &inputs, reason, asks, steps)
 }

@@ -4,7 +4,7 @@
 //! a host that is part of the cluster takes the first place, which is this one, and the host leaves ([`remove`]). Nothing
 //! joins or leaves here: who is first has the keys of the authorities proved on it, and is named where the other was.
 
-use api::{HostName, cluster::Approval, node::Role, run::Plan};
+use api::{HostName, node::Role, run::Plan};
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use super::{REPLACE, remove};
 use crate::{
     action::HEALTH,
     cluster::{
-        compile::{self, Placed},
+        compile::{self, Asks, Placed},
         decision::{Decision, Situation, checkout, declared, once},
         resolve::{Conduct, Replacing, ReplacingTurn, Resolved},
     },
@@ -103,10 +103,8 @@ fn compiled(
     }
     let words = (HEALTH, "Wait until the cluster is healthy");
     steps.push(compile::healthy_nodes(conduct, words, nodes));
-    if conduct.approval == Approval::Manual {
-        let question = format!("put another host first than {}", replacing.host);
-        steps.insert(0, compile::approval(question));
-    }
+    let question = format!("put another host first than {}", replacing.host);
+    let asks = Asks::Person(conduct, question);
     let reason = format!(
         "{host} is to leave, and {by} takes its place{joined}: {}; no host joins or leaves by it, and {host} leaves in the run after it",
         replacing.handed_over(),
@@ -118,7 +116,14 @@ fn compiled(
             ""
         },
     );
-    compile::finish(&REPLACE, resolved.again.as_deref(), &inputs, reason, steps)
+    compile::finish(
+        &REPLACE,
+        resolved.again.as_deref(),
+        &inputs,
+        reason,
+        asks,
+        steps,
+    )
 }
 
 /// The steps that have nodes ask another host: control planes one after the other, then the others.

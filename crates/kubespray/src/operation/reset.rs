@@ -2,7 +2,7 @@
 
 use api::{
     Cluster, ClusterNode, HostName, Run,
-    cluster::{Approval, DeletionPolicy},
+    cluster::DeletionPolicy,
     node::NodeState,
     run::{Plan, RunPhase, StepPhase},
 };
@@ -14,7 +14,7 @@ use super::{ADOPT, RESET};
 use crate::{
     action,
     cluster::{
-        compile,
+        compile::{self, Asks},
         decision::{Decision, Situation, checkout, new_run},
         observe::Observed,
         resolve::Resolved,
@@ -155,11 +155,9 @@ fn of_hosts(
     let mut steps = compile::beginning(conduct, inventory.hosts().cloned().collect());
     compile::plays(&checkout.reset, conduct, &inventory, &mut steps)?;
     compile::unproved(&inputs, &mut steps);
-    if conduct.approval == Approval::Manual {
-        let hosts: Vec<_> = inventory.hosts().cloned().collect();
-        let question = format!("remove Kubernetes from {}", compile::listed(&hosts));
-        steps.insert(0, compile::approval(question));
-    }
+    let hosts: Vec<_> = inventory.hosts().cloned().collect();
+    let question = format!("remove Kubernetes from {}", compile::listed(&hosts));
+    let asks = Asks::Person(conduct, question);
     let mut reason = "the Cluster is being deleted and its deletionPolicy is Reset".to_owned();
     if !spared.is_empty() {
         reason.push_str(&format!(
@@ -170,7 +168,14 @@ fn of_hosts(
     if writes_resolver(&inputs, checkout) {
         reason.push_str(RESOLVER);
     }
-    compile::finish(&RESET, resolved.again.as_deref(), &inputs, reason, steps)
+    compile::finish(
+        &RESET,
+        resolved.again.as_deref(),
+        &inputs,
+        reason,
+        asks,
+        steps,
+    )
 }
 
 /// Whether the playbooks wrote the resolver of the hosts, as far as can be seen: a Secret or a template may say otherwise.

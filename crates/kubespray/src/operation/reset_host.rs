@@ -4,7 +4,7 @@
 //! more by who knows what is lost; each value is answered once, which the status of the ClusterNode remembers. A host that is part of
 //! the cluster is removed or replaced instead.
 
-use api::{ClusterNode, HostName, cluster::Approval, node::Role, run::Plan};
+use api::{ClusterNode, HostName, node::Role, run::Plan};
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use super::RESET_HOST;
 use crate::{
     action::{Action, MemberChange, QUORUM, Turn},
     cluster::{
-        compile,
+        compile::{self, Asks},
         decision::{Decision, NewRun, Situation, checkout, new_run},
         observe::Observed,
         resolve::Resolved,
@@ -144,14 +144,12 @@ fn compiled(
         forget,
         alone,
     ));
-    if conduct.approval == Approval::Manual {
-        steps.insert(0, compile::approval(format!("reset {name}")));
-    }
+    let asks = Asks::Person(conduct, format!("reset {name}"));
     let reason = format!(
         "somebody asked for it: {name} is no part of the cluster, and what is left of Kubernetes on it is removed; the other hosts are not \
          worked on; if {name} is declared then, it joins"
     );
-    compile::finish(&RESET_HOST, Some(asked), &inputs, reason, steps)
+    compile::finish(&RESET_HOST, Some(asked), &inputs, reason, asks, steps)
 }
 
 /// The name in etcd that the host would have.

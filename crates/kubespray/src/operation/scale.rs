@@ -9,7 +9,6 @@
 use ansible::slice::FOUNDING;
 use api::{
     HostName,
-    cluster::Approval,
     node::Role,
     run::{Plan, RunPhase},
 };
@@ -22,7 +21,7 @@ use crate::{
     action::{MemberChange, QUORUM, Turn},
     cluster::{
         built::of_built,
-        compile::{self, Endpoints},
+        compile::{self, Asks, Endpoints},
         decision::{Decision, Situation, checkout, declared, once},
         resolve::Resolved,
     },
@@ -136,13 +135,18 @@ fn member(
     }
     compile::joining_member(&change, &inventory, joins.as_ref(), &mut steps)?;
     steps.push(compile::healthy(conduct, &inputs));
-    if conduct.approval == Approval::Manual {
-        let question = format!("make {} part of the cluster", new.name);
-        steps.insert(0, compile::approval(question));
-    }
+    let question = format!("make {} part of the cluster", new.name);
+    let asks = Asks::Person(conduct, question);
     let mut reason = reason(new, before, &inputs, &resolved.inputs);
     reason.push_str(&taking(resolved, &[new]));
-    compile::finish(&SCALE, resolved.again.as_deref(), &inputs, reason, steps)
+    compile::finish(
+        &SCALE,
+        resolved.again.as_deref(),
+        &inputs,
+        reason,
+        asks,
+        steps,
+    )
 }
 
 /// What joins etcd, if something does.
@@ -203,10 +207,8 @@ fn compiled(
     compile::joining(playbook, conduct, &inventory, &names, &mut steps)?;
     compile::unproved(&inputs, &mut steps);
     steps.push(compile::healthy(conduct, &inputs));
-    if conduct.approval == Approval::Manual {
-        let question = format!("make {} part of the cluster", compile::listed(&names));
-        steps.insert(0, compile::approval(question));
-    }
+    let question = format!("make {} part of the cluster", compile::listed(&names));
+    let asks = Asks::Person(conduct, question);
     let mut reason = format!(
         "{} {} no part of the cluster yet: kubespray {} makes {} of it{}, and reads no more than the facts of the {} hosts that are, where they are stale",
         compile::listed(&names),
@@ -221,7 +223,14 @@ fn compiled(
         before.hosts.len(),
     );
     reason.push_str(&taking(resolved, new));
-    compile::finish(&SCALE, resolved.again.as_deref(), &inputs, reason, steps)
+    compile::finish(
+        &SCALE,
+        resolved.again.as_deref(),
+        &inputs,
+        reason,
+        asks,
+        steps,
+    )
 }
 
 /// Whose place new hosts take, at the end of a reason.

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     cluster::{
-        compile,
+        compile::{self, Asks},
         decision::{Decision, NewRun, Situation, new_run},
         resolve::{Conduct, Resolved},
     },
@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// How it is asked for.
-pub const ASKED: Asked = Asked {
+pub static ASKED: Asked = Asked {
     operation: &SNAPSHOT,
     annotation: request::SNAPSHOT,
     length: asked::LENGTH,
@@ -91,9 +91,9 @@ fn by_itself(situation: &Situation<'_>, snapshots: &Snapshots) -> Option<(String
             return Some((why, observed.now.to_string()));
         }
     };
-    let is_wanted = |asked: &&Asked| asked.wanted(cluster, &observed.runs).is_some();
+    let is_wanted = |asked: &Asked| asked.wanted(cluster, &observed.runs).is_some();
     let gives_way = observed.now.duration_since(due) < GIVES_WAY;
-    if gives_way && asked::ALL.iter().any(is_wanted) {
+    if gives_way && asked::all().any(is_wanted) {
         return None;
     }
     Some((format!("one was due at {due}"), due.to_string()))
@@ -112,7 +112,7 @@ fn compiled(
     };
     let steps = compile::saving(&conduct(resolved), &inputs);
     let reason = format!("{why}: a snapshot of etcd is saved outside of the cluster, and verified");
-    compile::finish(&SNAPSHOT, Some(mark), &inputs, reason, steps)
+    compile::finish(&SNAPSHOT, Some(mark), &inputs, reason, Asks::Nobody, steps)
 }
 
 /// One host that answers is enough, and nobody is asked.

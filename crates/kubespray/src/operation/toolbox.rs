@@ -15,7 +15,7 @@ use crate::{
     action::{Action, BUDGETS, DRAIN, HEALTH, Turn},
     cluster::{
         built::Built,
-        compile,
+        compile::{self, Asks},
         decision::{Decision, NewRun, Situation, checkout, new_run},
         resolve::Resolved,
     },
@@ -31,7 +31,7 @@ const LENGTH: usize = 512;
 const TOKEN: (u64, u64) = (600, 86_400);
 
 /// How it is asked for.
-pub const ASKED: Asked = Asked {
+pub static ASKED: Asked = Asked {
     operation: &TOOLBOX,
     annotation: request::TOOLBOX,
     length: LENGTH,
@@ -419,7 +419,7 @@ fn compiled(
         }
     };
     let reason = format!("somebody asked for it: {what}");
-    compile::finish(&TOOLBOX, Some(asked), &inputs, reason, steps)
+    compile::finish(&TOOLBOX, Some(asked), &inputs, reason, Asks::Nobody, steps)
 }
 
 /// Host by host; etcd itself is asked before and after what may stop one of its members.

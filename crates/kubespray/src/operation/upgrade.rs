@@ -9,7 +9,6 @@
 use ansible::catalogue;
 use api::{
     Cluster, HostName, KubernetesVersion, KubesprayVersion, Run,
-    cluster::Approval,
     run::{Plan, RunPhase, StepPhase},
 };
 use kube::ResourceExt;
@@ -21,7 +20,7 @@ use crate::{
     action::{self, Left, QUORUM, SNAPSHOT},
     cluster::{
         built::{immutable::Immutable, of_built},
-        compile,
+        compile::{self, Asks},
         decision::{Decision, Situation, checkout, once},
         resolve::{
             Resolved, Upgrade,
@@ -147,13 +146,11 @@ fn compiled(
     steps.push(compile::kubeconfig(&cluster.name_any(), conduct, &inputs));
     steps.push(compile::healthy(conduct, &inputs));
     let moves = moves(before, &hop, resolved);
-    if conduct.approval == Approval::Manual {
-        steps.insert(0, compile::approval(format!("upgrade: {moves}")));
-    }
+    let asks = Asks::Person(conduct, format!("upgrade: {moves}"));
     let why = why(cluster, resolved);
     let reason = format!("{why}: {moves}; {}", order(&inputs, upgrade));
     let again = resolved.again.as_deref();
-    let plan = compile::finish(&UPGRADE, again, &inputs, reason, steps)?;
+    let plan = compile::finish(&UPGRADE, again, &inputs, reason, asks, steps)?;
     let about = vec![hop.to.to_string(), inputs.kubespray.to_string()];
     Ok((plan, about))
 }

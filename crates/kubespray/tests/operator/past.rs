@@ -1,6 +1,6 @@
 //! A cluster that was built a while ago, as `plan` sees it.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ansible::source::{Policy, Sources};
 use api::{Cluster, ClusterNode, run::Plan};
@@ -153,10 +153,8 @@ impl Past {
         let steps: Vec<_> = steps
             .map(|(id, phase)| json!({"id": id, "phase": phase}))
             .collect();
-        let annotations = match &new.request {
-            Some(request) => json!({request::of(new.operation): request}),
-            None => json!({}),
-        };
+        let asked = request::of(new.operation).zip(new.request.as_ref());
+        let annotations: BTreeMap<_, _> = asked.into_iter().collect();
         let run = json!({
             "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run",
             "metadata": {"name": new.name, "namespace": "demo", "uid": new.name, "annotations": annotations},

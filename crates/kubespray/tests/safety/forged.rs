@@ -6,7 +6,7 @@ use api::{HostName, cluster::ClusterState, run::Step};
 use kubespray::{
     action::Action,
     cluster::decision::{Decision, NewRun},
-    operation::{Leaves, Operation, Order, asked},
+    operation::{AskedBy, Fails, Leaves, Operation, Order, asked},
     request,
 };
 use serde_json::json;
@@ -27,6 +27,11 @@ const NEW: Operation = Operation {
     of_built: true,
     disruptive: false,
     quiet: true,
+    decide: |_| None,
+    asked: AskedBy::Nobody,
+    fails: Fails::Passes,
+    whole: false,
+    thresholds: "creation",
 };
 const NEW_OF_ORDER: Operation = Operation {
     order: Order::Moves,
@@ -77,8 +82,7 @@ fn scale() -> World {
 /// Somebody asks for an operation.
 fn asks(annotation: &str, value: &str) -> World {
     let mut world = standing();
-    let mut known = asked::ALL.iter();
-    assert!(known.any(|asked| asked.annotation == annotation));
+    assert!(asked::all().any(|asked| asked.annotation == annotation));
     let annotations = world.cluster.metadata.annotations.get_or_insert_default();
     annotations.insert(annotation.to_owned(), value.to_owned());
     world

@@ -191,13 +191,11 @@ impl World {
             new.generation,
             new.plan.clone(),
         );
-        for (annotation, value) in [
-            (request::of(new.operation), &new.request),
-            (request::MAINTAIN, &new.maintain),
-        ] {
-            let value = value.clone().map(|value| (annotation.to_owned(), value));
-            run.annotations_mut().extend(value);
-        }
+        let asked = request::of(new.operation).zip(new.request.clone());
+        let maintained = Some(request::MAINTAIN).zip(new.maintain.clone());
+        let answers = asked.into_iter().chain(maintained);
+        let answers = answers.map(|(annotation, value)| (annotation.to_owned(), value));
+        run.annotations_mut().extend(answers);
         run.metadata.uid = Some(new.name.clone());
         run.metadata.creation_timestamp = Some(Time(self.observed.now));
         // Where its plan says the order, that is state from then on.

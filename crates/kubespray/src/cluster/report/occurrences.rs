@@ -47,7 +47,7 @@ pub(super) fn between(before: Option<&ClusterStatus>, status: &ClusterStatus) ->
             happened(severity, &reason, message);
         }
     }
-    for asked in asked::ALL {
+    for asked in asked::all() {
         let answer = (asked.answered)(status);
         if let Some(why) = answer.and_then(|answer| answer.refused.as_ref())
             && (asked.answered)(&before) != answer
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_refusal_of_whatever_was_asked_for_is_told_once() {
-        for asked in asked::ALL {
+        for asked in asked::all() {
             let mut status = ClusterStatus::default();
             *(asked.place)(&mut status) = Some(ConvergeRequest {
                 request: "1".to_owned(),

@@ -127,7 +127,8 @@ impl World {
     /// An operation is asked for, as the commands of Windlass do; `how` chooses among what may be said of it.
     pub fn ask(&mut self, which: usize, how: usize) {
         self.made += 1;
-        let asked = asked::ALL[which % asked::ALL.len()];
+        let all: Vec<_> = asked::all().collect();
+        let asked = all[which % all.len()];
         let value = self.sample(asked.operation.name, how);
         let annotations = self.cluster.annotations_mut();
         annotations.insert(asked.annotation.to_owned(), value);
