@@ -611,6 +611,14 @@ fn places_with_api(operation: HookOperation, hook: &HookInput) -> Result<(), &'s
     if answers { Ok(()) } else { Err(places) }
 }
 
+/// Whether a hook of an operation may stand at a step of its plans, by its id. What a plan has and this does not know is refused to
+/// people who name it.
+pub fn may_name(operation: &Operation, step: &str, checkout: &Checkout) -> bool {
+    let mut operations = OPERATIONS.into_iter();
+    let hooked = operations.find(|hooked| word(*hooked) == operation.name);
+    hooked.is_some_and(|hooked| has_step(&steps_of(hooked, checkout), step))
+}
+
 /// Whether a step is known, or is one of several that are numbered.
 fn has_step(known: &BTreeSet<String>, step: &str) -> bool {
     let plain = step.strip_prefix("gate/").unwrap_or(step);
@@ -700,6 +708,7 @@ fn steps_of(operation: HookOperation, checkout: &Checkout) -> BTreeSet<String> {
             action::SAVE_SNAPSHOT,
             action::KEEP_SNAPSHOTS,
             action::SNAPSHOT,
+            action::KUBECONFIG,
             action::HEALTH,
         ],
         Of::Component => &[

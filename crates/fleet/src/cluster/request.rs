@@ -1,7 +1,8 @@
 //! The request to converge, where a cluster's operator carries out a change of the roll-out only when it is asked to. Pure.
 //!
 //! It is named after the revision, and stays for as long as that does, so that it is one. An operator answers each request once: what
-//! waits anew after it was carried out, because a Secret was written meanwhile, is asked for by another one.
+//! waits anew after it was carried out, because a Secret was written meanwhile, or after it was refused, because another run had begun,
+//! is asked for by another one.
 
 use api::inventory::REVISION_ANNOTATION;
 use serde_json::{Value, json};
@@ -41,7 +42,7 @@ fn request(live: &Value, revision: &str, rolling: Rolling) -> Option<String> {
     let asked = asked.and_then(|asked| Some((asked, times(asked, revision)?)));
     match asked {
         None => waits.then(|| revision.to_owned()),
-        Some((asked, times)) if waits && is_carried_out(live, asked) => {
+        Some((asked, times)) if waits && is_over(live, asked) => {
             Some(format!("{revision}-{}", times.saturating_add(1)))
         }
         Some((asked, _)) => Some(asked.to_owned()),
@@ -63,13 +64,13 @@ fn times(asked: &str, revision: &str) -> Option<u32> {
     rest.strip_prefix('-')?.parse().ok()
 }
 
-/// Whether the run that came of a request succeeded: one that failed is mended, and not asked for again and again.
-fn is_carried_out(live: &Value, asked: &str) -> bool {
+/// Whether nothing comes of a request any more: it was refused, because something else had begun by then, or the run that came of it
+/// succeeded. One that failed is mended, and not asked for again and again.
+fn is_over(live: &Value, asked: &str) -> bool {
     let status = &live["status"];
     let answer = &status["converge"];
-    answer["request"] == asked
-        && answer["run"].is_string()
-        && answer["run"] == status["converged"]["run"]
+    let is_carried_out = answer["run"].is_string() && answer["run"] == status["converged"]["run"];
+    answer["request"] == asked && (is_carried_out || answer["refused"].is_string())
 }
 
 const CONVERGE: &str = "kubespray.k8s.io/converge";
@@ -87,6 +88,7 @@ mod tests {
         let not_requested = || json!([{"operation": "Converge", "reason": "NotRequested"}]);
         let behind = || json!([{"operation": "Converge", "reason": "BehindRun"}]);
         let answered = |request: &str, run: &str, last: &str| json!({"converge": {"request": request, "run": run}, "converged": {"run": last}});
+        let refused = |request: &str| json!({"converge": {"request": request, "refused": "run run-1 is under way"}});
         let unanswered = || json!({});
         for (name, of, asked, rolling, pending, status, expected) in [
             (
@@ -186,6 +188,24 @@ mod tests {
                 Begun,
                 not_requested(),
                 answered("r2", "run-2", "run-1"),
+                Some("r2"),
+            ),
+            (
+                "it was refused, since another run was at work",
+                "r2",
+                Some("r2"),
+                Begun,
+                not_requested(),
+                refused("r2"),
+                Some("r2-2"),
+            ),
+            (
+                "it was refused, and that run is at work still",
+                "r2",
+                Some("r2"),
+                Begun,
+                behind(),
+                refused("r2"),
                 Some("r2"),
             ),
             (

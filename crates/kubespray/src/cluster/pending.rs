@@ -527,13 +527,30 @@ impl List<'_> {
             return;
         }
         let kept = &self.built.immutable;
-        let (reason, message) = if kept.is_empty() {
-            let asked = "it is carried out when somebody asks for it (windlass converge)";
-            ("NotRequested", format!("{asked}: {}", changes.join(", ")))
-        } else {
+        let (reason, message) = if !kept.is_empty() {
             let kept: Vec<_> = kept.iter().map(ToString::to_string).collect();
             ("Refused", kept.join("; "))
+        } else {
+            let asked = format!(
+                "it is carried out when somebody asks for it (windlass converge): {}",
+                changes.join(", ")
+            );
+            match self.refuses_converge() {
+                Some((reason, why)) => (reason, format!("{why}; after that {asked}")),
+                None => ("NotRequested", asked),
+            }
         };
         self.add(CONVERGE.name, reason, &message, Vec::new());
+    }
+
+    /// Why a request to converge would be refused now: who asks for what is told to be not requested must find it carried out.
+    fn refuses_converge(&self) -> Option<(&'static str, String)> {
+        let ahead = match self.ahead {
+            // Another request takes its place.
+            Ahead::Failed(run) if run.spec.operation == CONVERGE.name => None,
+            _ => self.ahead.reason(),
+        };
+        let refused = || Some(("Refused", converge::refusal(self.built)?));
+        ahead.or_else(refused)
     }
 }

@@ -104,6 +104,7 @@ impl Asked {
                 let last = built.run.as_ref().filter(|run| self.is_for(run, &request));
                 last.map(|last| run(last.name_any()))
                     .or_else(|| (self.refusal)(cluster, &request, built).map(refused))
+                    .or_else(|| comes_first(decision).map(refused))
             }
             Decision::Stall(problems) => Some(refused(format!(
                 "this must be corrected first: {}",
@@ -127,6 +128,17 @@ impl Asked {
             ))),
         }
     }
+}
+
+/// Why a request waits for a person, where a run that failed comes first.
+fn comes_first(decision: &Decision) -> Option<String> {
+    let Decision::Maintain(_, failed) = decision else {
+        return None;
+    };
+    Some(format!(
+        "run {run} failed and comes first: windlass retry {run}, or take back what it was for; then ask again",
+        run = failed.name_any()
+    ))
 }
 
 /// What an annotation asks for that is not the last request that was answered.

@@ -256,7 +256,7 @@ fn compiled(
 }
 
 /// Why a cluster that stays as it is is not converged.
-fn refusal(built: &Built) -> Option<String> {
+pub(crate) fn refusal(built: &Built) -> Option<String> {
     built.comes_first().or_else(|| {
         (!built.beyond_converge.is_empty()).then(|| {
             format!(

@@ -13,7 +13,7 @@ use kubespray::{
     playbooks::Own,
     preview::{self, PreviewOutcome},
     problem,
-    request::RENEW,
+    request::{CONVERGE, RENEW},
 };
 use serde_json::{Value, from_value, json};
 
@@ -206,6 +206,20 @@ async fn what_failed_or_was_cancelled_waits_for_a_person() {
         let said = past.rests();
         assert!(said.contains(how) && said.contains("renew"), "{said}");
         past.observed.runs.pop();
+    }
+}
+
+#[tokio::test]
+async fn what_is_asked_for_behind_a_failed_renewal_is_refused_with_its_reason() {
+    let mut past = Past::new(json!({}), &HOSTS).await;
+    past.ask(RENEW, "1");
+    let new = past.starts();
+    past.ran(&new, "Failed", days(0));
+    past.cluster.annotations_mut().clear();
+    past.ask(CONVERGE, "2");
+    let refused = past.refuses(&converge::ASKED);
+    for said in [&new.name, "windlass retry"] {
+        assert!(refused.contains(said), "{refused}");
     }
 }
 

@@ -1,9 +1,11 @@
 //! Converging on a schedule: when its time has come, in a window, once; and what of a schedule and of a radar is refused.
 
 use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
 use kubespray::{
     cluster::{decision::Decision, plan, report, resolve},
     operation::converge,
+    request::CONVERGE,
 };
 use serde_json::{Value, from_value, json};
 
@@ -138,6 +140,51 @@ async fn one_waits_for_its_window_and_begins_in_it() {
     );
     past.observed.now = saturday + minutes(30);
     assert_eq!(past.rests(), "");
+}
+
+/// The reason and the message of a converge that waits.
+fn converge_waits(past: &Past) -> (String, String) {
+    let pending = past.planned().pending;
+    let mut pending = pending.into_iter();
+    let found = pending.find(|pending| pending.operation == "Converge");
+    let found = found.unwrap();
+    (found.reason, found.message)
+}
+
+#[tokio::test]
+async fn nobody_is_told_to_ask_for_what_would_be_refused() {
+    let mut past = Past::new(json!({}), &["master", "worker"]).await;
+    let vars = json!({"all": {"deploy": {"extraVars": {"node_labels": {"a": "b"}}}}});
+    past.cluster.spec.nodes = from_value(vars).unwrap();
+    let (reason, message) = converge_waits(&past);
+    assert_eq!(reason, "NotRequested", "{message}");
+
+    // A worker joins, which leaves the variables of the others as they were.
+    past.declare("worker", 3);
+    let scale = past.starts();
+    assert_eq!(scale.operation.name, "Scale");
+    let behind = |past: &mut Past, expected: &str| {
+        let (reason, message) = converge_waits(past);
+        assert_eq!(reason, expected, "{message}");
+        for told in [&scale.name, "windlass converge", "node_labels"] {
+            assert!(message.contains(told), "{message}");
+        }
+        past.ask(CONVERGE, expected);
+        let refused = past.refuses(&converge::ASKED);
+        assert!(refused.contains(&scale.name), "{refused}");
+        past.cluster.annotations_mut().clear();
+    };
+    behind(&mut past, "BehindRun");
+    past.ran(&scale, "Running", days(0));
+    behind(&mut past, "BehindRun");
+    past.gets_to("Failed");
+    behind(&mut past, "RunFailed");
+
+    past.gets_to("Succeeded");
+    let (reason, message) = converge_waits(&past);
+    assert_eq!(reason, "NotRequested", "{message}");
+    past.ask(CONVERGE, "at last");
+    assert_eq!(past.starts().operation.name, "Converge");
 }
 
 /// What the condition `Drifted` says, where nobody looks at hosts.

@@ -7,7 +7,9 @@ use api::{Run, maintenance::Confine, run::Plan};
 use kube::ResourceExt;
 use kubespray::{
     cluster::decision::{NewRun, Planned},
+    hooks,
     inputs::Inputs,
+    playbooks::Playbooks,
 };
 
 use crate::{
@@ -85,6 +87,7 @@ pub fn of_start(world: &World, planned: &Planned, new: &NewRun, run: &Run) {
     etcd::is_asked(&starting);
     batches::batches(&starting);
     windows(&starting);
+    hooks_may_name(&starting);
     let itself = |pending: &&api::cluster::Pending| {
         pending.operation == new.operation.name && pending.reason != "BehindRun"
     };
@@ -112,6 +115,25 @@ fn of_built(starting: &Starting<'_>) {
             members::members(before, &after, &starting.world.dead);
         }
     }
+}
+
+/// People put hooks where a plan shows a step.
+fn hooks_may_name(starting: &Starting<'_>) {
+    let Starting { world, new, .. } = starting;
+    let Playbooks::Ready(checkout) = &world.observed.playbooks else {
+        return;
+    };
+    // What leaves the cluster alone has no hooks, and what stands before all others has none before it.
+    if new.operation.quiet {
+        return;
+    }
+    let mut steps = new.plan.steps.iter().map(|step| step.id.as_str());
+    let refused = steps.find(|step| {
+        !["approve/plan", "prepare/sandbox"].contains(step)
+            && !step.starts_with("hook/")
+            && !hooks::may_name(new.operation, step, checkout)
+    });
+    assert_eq!(refused, None, "{}: no hook may stand there", new.name);
 }
 
 fn version_follows(before: &Reality, inputs: &Inputs) {
