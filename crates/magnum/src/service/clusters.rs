@@ -162,7 +162,7 @@ pub(super) async fn create(asked: &Asked<'_>) -> Result<Answer, Fault> {
     secrets.extend(given.iter().map(|given| given.secret(&uuid)));
     let created = asked.store().create_cluster(&cluster, &secrets).await;
     if let (Err(_), Some(session), Some(given)) = (&created, session, given) {
-        credentials::is_kept(asked, &session, &cluster, given).await?;
+        credentials::given_up(asked, &session, &cluster, given).await?;
     }
     created?;
     Answer::accepted(json!({"uuid": uuid}))
