@@ -7,6 +7,9 @@
 //!
 //! Keystone takes both away with their user. A rotation makes them those of who asks for it.
 //!
+//! What is in that Secret is the only means to take them away by. So it is [held](FINALIZER) until they are, whoever deletes it, and
+//! [found](LABEL) without its cluster where that is gone, or never came to be.
+//!
 //! # Source
 //! Identity API v3, `/v3/users/{user_id}/application_credentials`.
 
@@ -30,6 +33,10 @@ use crate::{
 pub(crate) const LASTS: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// How long a keeper is good. There is another one with each that is used, and one that is left behind ends.
 const KEEPER_LASTS: SignedDuration = SignedDuration::from_hours(60 * 24);
+/// Keeps the Secret with a credential until that is taken away.
+pub(crate) const FINALIZER: &str = "magnum.windlass.dev/credential";
+/// On that Secret: the UUID of the cluster.
+pub(crate) const LABEL: &str = "magnum.windlass.dev/credential-of";
 /// What Cluster API reads.
 pub(crate) const CLOUDS: &str = "clouds.yaml";
 /// What is kept beside it, and given to nobody.
@@ -188,7 +195,12 @@ impl Credential {
         Secret {
             metadata: ObjectMeta {
                 name: Some(name(cluster)),
-                labels: Some([(CLUSTER_LABEL.to_owned(), cluster.to_owned())].into()),
+                labels: Some(
+                    [CLUSTER_LABEL, LABEL]
+                        .map(|label| (label.to_owned(), cluster.to_owned()))
+                        .into(),
+                ),
+                finalizers: Some(vec![FINALIZER.to_owned()]),
                 ..ObjectMeta::default()
             },
             data: Some(self.data()),
@@ -201,10 +213,11 @@ impl Credential {
         Record::of(secret).is_some_and(|record| record.used == self.record.used)
     }
 
-    /// Takes away what was made and cannot be kept. What remains ends by itself.
-    pub(crate) async fn discard(self, session: &Session) {
-        session.discard(&self.record.used).await;
-        session.discard(&self.record.keeper.key.id).await;
+    /// Takes away what was made and cannot be kept, and says whether nothing is left. What remains ends by itself.
+    pub(crate) async fn discard(self, session: &Session) -> bool {
+        // By the keeper it is tried again, where that is kept after all.
+        session.discard(&self.record.used).await
+            && session.discard(&self.record.keeper.key.id).await
     }
 }
 
@@ -218,6 +231,11 @@ impl Record {
     /// Whether it is time for the next one.
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
         now.duration_until(self.expires) < LASTS / 2
+    }
+
+    /// Whether all of them have ended, the keeper last. Keystone lets nobody in by them any more.
+    pub(crate) fn has_ended(&self, now: Timestamp) -> bool {
+        now.duration_since(self.expires) > KEEPER_LASTS - LASTS
     }
 
     /// When the one that is used ends.
@@ -441,11 +459,13 @@ impl Session {
         self.remove(KEYSTONE, url).await
     }
 
-    async fn discard(&self, id: &str) {
-        if let Err(error) = self.take(id).await {
-            let error = controller::chain(&error);
+    async fn discard(&self, id: &str) -> bool {
+        let taken = self.take(id).await;
+        if let Err(error) = &taken {
+            let error = controller::chain(error);
             tracing::warn!(error, id, "an application credential is left");
         }
+        taken.is_ok()
     }
 }
 

@@ -238,16 +238,14 @@ pub fn objects(
 pub fn bounded(groups: &[NodeGroup]) -> Result<(), Unfit> {
     let mut all: u64 = 0;
     for group in groups {
-        let mut nodes = group.node_count;
         if is_scaled(group) {
             let (least, most) = bounds(group);
             if least > most {
                 let group = group.name.clone();
                 return Err(Unfit::Bounds { group, least, most });
             }
-            nodes = nodes.max(most);
         }
-        all += u64::from(nodes);
+        all += u64::from(most(group));
     }
     if all > u64::from(MOST_NODES) {
         return Err(Unfit::Nodes(all));
@@ -590,6 +588,15 @@ impl<'a> Wish<'a> {
 /// Whether Cluster API's autoscaler says how many nodes a group has.
 pub(crate) fn is_scaled(group: &NodeGroup) -> bool {
     !group.is_master() && labels::flag(&group.labels, "auto_scaling_enabled").unwrap_or(false)
+}
+
+/// How many nodes a group may have as it is: those that it should have, or that its autoscaler may bring.
+pub(crate) fn most(group: &NodeGroup) -> u32 {
+    if is_scaled(group) {
+        group.node_count.max(bounds(group).1)
+    } else {
+        group.node_count
+    }
 }
 
 /// Between which numbers the autoscaler may choose: those of the group, or else of its labels.

@@ -35,6 +35,7 @@ mod credentials;
 mod leftovers;
 mod machines;
 mod observe;
+pub(crate) mod orphans;
 mod pool;
 pub mod report;
 
@@ -106,6 +107,10 @@ pub fn operate(manager: &mut Manager, options: Options) {
         wake_ups.clone(),
     ));
     manager.beside(machines::followed(client.clone(), wake_ups.clone()));
+    manager.beside(orphans::swept(
+        client.clone(),
+        Arc::clone(&options.keystone),
+    ));
     let context = Arc::new(Context {
         client,
         options,

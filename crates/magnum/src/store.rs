@@ -23,7 +23,7 @@ use crate::{contract::Fault, view};
 
 mod secrets;
 
-pub(crate) use secrets::{replace_data, secret_name, secret_of};
+pub(crate) use secrets::{forget, replace_data, secret_name, secret_of};
 
 /// How often a change is tried on what others changed meanwhile.
 const TRIES: u8 = 8;

@@ -4,21 +4,25 @@
 use std::collections::BTreeMap;
 
 use api::magnum::CoeCluster;
+use controller::finalizer;
 use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::{Api, ResourceExt};
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Context, Error, marks};
 use crate::{
     cloud::{CloudError, KEYSTONE},
-    credential::{self, CLOUDS, Credential, Record, Tidied},
+    credential::{self, CLOUDS, Credential, FINALIZER, LABEL, Record, Tidied},
     machines::{
         CREDENTIALS,
         report::{Seen, Trouble},
     },
-    store::replace_data,
+    store::{forget, replace_data},
     view::backing_namespace,
 };
 
@@ -56,16 +60,16 @@ impl Context {
         cluster: &CoeCluster,
     ) -> Result<Option<String>, Error> {
         let now = Timestamp::now();
-        let Some(kept) = self.own_credential(cluster).await? else {
+        let Some((kept, record)) = self.held_credential(cluster).await? else {
             return Ok(None);
         };
-        let Some(record) = Record::of(&kept).filter(|record| record.is_due(now)) else {
+        if !record.is_due(now) {
             return Ok(None);
-        };
+        }
         let (user, expires) = (record.user_id().to_owned(), record.expires());
         let keystone = &self.options.keystone;
         match Credential::next(keystone, &cluster.name_any(), record, now).await {
-            Ok(next) => self.keep(cluster, &kept, &next.data()).await.map(|()| None),
+            Ok(next) => self.keep(cluster, &kept, &next.data()).await.map(|_| None),
             Err(error) => Ok(Some(format!(
                 "the credential of the cluster ends at {expires:.0} and is not renewed: {}",
                 failed(&error, &user)
@@ -116,11 +120,17 @@ impl Context {
             return Ok(None);
         };
         let Some(record) = Record::of(&kept) else {
+            // Somebody took out what it could be taken away by. What they put there instead is theirs.
+            if finalizer::is_held(&kept, FINALIZER) {
+                self.forget(cluster, &kept).await?;
+            }
             return Ok(None);
         };
-        if !record.is_cleared() {
-            self.keep(cluster, &kept, &record.cleared()).await?;
-        }
+        let kept = if record.is_cleared() {
+            kept
+        } else {
+            self.keep(cluster, &kept, &record.cleared()).await?
+        };
         let uuid = cluster.name_any();
         let withdrawn = record.withdraw(&self.options.keystone, &uuid).await;
         for user in &withdrawn.left {
@@ -128,15 +138,51 @@ impl Context {
             tracing::warn!(cluster = uuid, left, "former credentials are left");
             seen.note(Some(left));
         }
-        Ok(withdrawn.failed.map(|(user, error)| Trouble {
+        let Some((user, error)) = withdrawn.failed else {
+            self.forget(cluster, &kept).await?;
+            return Ok(None);
+        };
+        Ok(Some(Trouble {
             is_final: false,
             message: format!(
-                "failed to take the application credentials windlass-{uuid} away: {}; or delete them, and the Secret {}/{}",
+                "failed to take the application credentials windlass-{uuid} away: {}; or delete them in Keystone, take the finalizer {FINALIZER} off the Secret {}/{}, and delete that",
                 failed(&error, &user),
                 cluster.namespace().unwrap_or_default(),
                 credential::name(&uuid)
             ),
         }))
+    }
+
+    /// The cluster's own credential, if what is kept of it is ours to keep. A Secret of before there was a finalizer gets it now.
+    async fn held_credential(
+        &self,
+        cluster: &CoeCluster,
+    ) -> Result<Option<(Secret, Record)>, Error> {
+        let Some(kept) = self.own_credential(cluster).await? else {
+            return Ok(None);
+        };
+        let Some(record) = Record::of(&kept) else {
+            return Ok(None);
+        };
+        // What somebody deletes takes no finalizer any more, and has it already.
+        let is_going = kept.metadata.deletion_timestamp.is_some();
+        let is_held = finalizer::is_held(&kept, FINALIZER) && kept.labels().contains_key(LABEL);
+        if is_going || is_held {
+            return Ok(Some((kept, record)));
+        }
+        let mut finalizers = kept.finalizers().to_vec();
+        finalizers.retain(|other| other != FINALIZER);
+        finalizers.push(FINALIZER.to_owned());
+        let patch = Patch::Merge(json!({"metadata": {
+            "resourceVersion": kept.resource_version(), "finalizers": finalizers, "labels": {LABEL: cluster.name_any()},
+        }}));
+        let name = kept.name_any();
+        let held = self
+            .secrets(cluster)
+            .patch(&name, &PatchParams::default(), &patch)
+            .await;
+        let held = held.map_err(|error| Error::Api("hold the credential of the cluster", error))?;
+        Ok(Some((held, record)))
     }
 
     /// The Secret with the cluster's own credential.
@@ -158,9 +204,15 @@ impl Context {
         cluster: &CoeCluster,
         before: &Secret,
         data: &impl Serialize,
-    ) -> Result<(), Error> {
+    ) -> Result<Secret, Error> {
         let kept = replace_data(&self.secrets(cluster), before, data).await;
         kept.map_err(|error| Error::Api("keep the credential of the cluster", error))
+    }
+
+    /// Lets the Secret go by which nothing more is to be taken away.
+    async fn forget(&self, cluster: &CoeCluster, kept: &Secret) -> Result<(), Error> {
+        let gone = forget(&self.secrets(cluster), kept).await;
+        gone.map_err(|error| Error::Api("let the credential of the cluster go", error))
     }
 
     fn secrets(&self, cluster: &CoeCluster) -> Api<Secret> {
@@ -201,7 +253,7 @@ pub(super) fn failed(error: &CloudError, user: &str) -> String {
 }
 
 /// Which credentials are left that are used no more, and why.
-fn left(uuid: &str, user: &str, error: &CloudError) -> String {
+pub(super) fn left(uuid: &str, user: &str, error: &CloudError) -> String {
     let why = match error {
         CloudError::Unknown(KEYSTONE) => {
             "Keystone does not let them in; enable the user for a while, or delete the user"

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{
     Answer, Asked,
-    clusters::{bounded, own},
+    clusters::{bounded, change, own},
     templates::mandatory,
 };
 use crate::{
@@ -60,7 +60,7 @@ impl Resize {
         asked: &Asked<'_>,
         cluster: CoeCluster,
     ) -> Result<(), Fault> {
-        let changed = asked.store().change(cluster, |cluster| {
+        let changed = change(asked, cluster, |cluster| {
             changeable(cluster)?;
             let title = cluster.title().to_owned();
             let is_vm = cluster.spec.server_type.unwrap_or_default() == ServerType::Vm;

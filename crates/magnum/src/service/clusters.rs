@@ -162,7 +162,7 @@ pub(super) async fn create(asked: &Asked<'_>) -> Result<Answer, Fault> {
     secrets.extend(given.iter().map(|given| given.secret(&uuid)));
     let created = asked.store().create_cluster(&cluster, &secrets).await;
     if let (Err(_), Some(session), Some(given)) = (&created, session, given) {
-        credentials::is_kept(asked, &session, &cluster, given).await?;
+        credentials::given_up(asked, &session, &cluster, given).await?;
     }
     created?;
     Answer::accepted(json!({"uuid": uuid}))
@@ -178,6 +178,28 @@ pub(super) async fn of_servers(
     }
     let session = asked.cloud().await;
     session.map(Some).map_err(|error| error.told())
+}
+
+/// Changes a cluster, once what its new servers are made of was looked up. What is refused anyhow is refused before that.
+///
+/// An administrator of another project is let pass: their token shows what they have, and not what the cluster's project has.
+pub(super) async fn change(
+    asked: &Asked<'_>,
+    cluster: CoeCluster,
+    change: impl Fn(&mut CoeCluster) -> Result<(), Fault>,
+) -> Result<CoeCluster, Fault> {
+    let mut wanted = cluster.clone();
+    change(&mut wanted)?;
+    let parts = Parts::of_change(&cluster.spec, &wanted.spec);
+    let is_own = cluster.spec.project_id == asked.caller.project_id;
+    if is_own
+        && !parts.is_empty()
+        && let Some(session) = of_servers(asked, &cluster).await?
+    {
+        // What nobody can be asked for was told of the cluster.
+        parts.looked_up(&session).await?;
+    }
+    asked.store().change(cluster, change).await
 }
 
 /// What could never be made is not accepted.

@@ -2,6 +2,7 @@
 
 use api::magnum::CoeCluster;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -94,9 +95,35 @@ pub(super) async fn rotate(asked: &Asked<'_>, cluster: &str) -> Result<Answer, F
     Answer::accepted(json!({"uuid": uuid}))
 }
 
+/// Takes away the credential of a cluster that could not be stored, and then lets its Secret go. Where nobody can say whether the cluster
+/// is stored, the Secret is not marked as deleted, and both stay; what fails here is the operator's to do.
+pub(super) async fn given_up(
+    asked: &Asked<'_>,
+    session: &Session,
+    cluster: &CoeCluster,
+    given: Credential,
+) -> Result<(), Fault> {
+    let (uuid, project) = (cluster.name_any(), &cluster.spec.project_id);
+    let secret = asked
+        .store()
+        .secret(project, &credential::name(&uuid))
+        .await?;
+    let stays = |secret: &Secret| secret.metadata.deletion_timestamp.is_none();
+    let is_kept = |secret: &Secret| stays(secret) && given.is_in(secret);
+    if secret.as_ref().is_some_and(is_kept) {
+        return Ok(());
+    }
+    if given.discard(session).await
+        && let Some(secret) = secret
+    {
+        asked.store().let_go(project, &secret).await?;
+    }
+    Ok(())
+}
+
 /// Whether a credential is kept all the same where the answer was lost, and discards it where it is not. Where nobody can say it stays:
 /// the end of the cluster takes it away.
-pub(super) async fn is_kept(
+async fn is_kept(
     asked: &Asked<'_>,
     session: &Session,
     cluster: &CoeCluster,

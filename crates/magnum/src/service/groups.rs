@@ -10,9 +10,8 @@ use uuid::Uuid;
 use super::{
     Answer, Asked,
     actions::{changeable, group_of},
-    clusters::{any, bounded, of_servers, own},
+    clusters::{any, bounded, change, own},
     entries,
-    lookups::Parts,
 };
 use crate::{
     contract::{Fault, Fields, Version, nodes, patch::Rules},
@@ -97,12 +96,7 @@ pub(super) async fn create(asked: &Asked<'_>, cluster: &str) -> Result<Answer, F
     fields.refuse(&READ_ONLY)?;
     let wish = Wish::read(fields, asked.version)?;
     let cluster = own(asked, cluster).await?;
-    if let Some(session) = of_servers(asked, &cluster).await? {
-        // What nobody can be asked for was told of the cluster.
-        let group = wish.resolve(&cluster);
-        Parts::of_group(&group).looked_up(&session).await?;
-    }
-    let changed = asked.store().change(cluster, |cluster| {
+    let changed = change(asked, cluster, |cluster| {
         changeable(cluster)?;
         let group = wish.resolve(cluster);
         if group_of(cluster, &group.name).is_some() {
@@ -125,7 +119,7 @@ pub(super) async fn update(asked: &Asked<'_>, cluster: &str, ident: &str) -> Res
     if patch.is_empty() {
         return shown(asked, &cluster, ident).and_then(Answer::accepted);
     }
-    let changed = asked.store().change(cluster, |cluster| {
+    let changed = change(asked, cluster, |cluster| {
         changeable(cluster)?;
         let group = group_of(cluster, ident).ok_or_else(|| Fault::not_found("Nodegroup", ident))?;
         let before = Map::from_iter([

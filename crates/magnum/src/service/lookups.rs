@@ -1,5 +1,6 @@
 //! What servers are made of is looked up before anything is made: flavors and key pairs in Nova, images in Glance, networks in Neutron,
-//! by the token of who asks, so that it is there for them.
+//! by the token of who asks, so that it is there for them. Of a cluster that changes these are flavors and images alone: its network is
+//! there, and its key pair is that of the user of its credential, who need not be the one who asks.
 //!
 //! A service that the catalogue does not have is not asked; what was not looked up is told.
 //!
@@ -18,6 +19,7 @@ use crate::{
     cloud::{CloudError, Session, below, versioned, with},
     contract::Fault,
     labels::{self, Labels},
+    machines,
 };
 
 const NOVA: &str = "Nova";
@@ -25,7 +27,7 @@ const GLANCE: &str = "Glance";
 const NEUTRON: &str = "Neutron";
 
 /// What servers are to be made of.
-#[derive(Default)]
+#[derive(Default, PartialEq)]
 pub(super) struct Parts<'a> {
     images: BTreeSet<&'a str>,
     /// Each with whether its disk may be of no size, for there is a volume instead.
@@ -70,11 +72,27 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Of a node group.
-    pub(super) fn of_group(group: &'a NodeGroup) -> Self {
+    /// Of the servers that are made where a cluster becomes another one: those of new groups, and of groups that get more of them or
+    /// have them replaced. What only takes servers away needs none of it, and is not held up where it is gone.
+    pub(super) fn of_change(before: &CoeClusterSpec, after: &'a CoeClusterSpec) -> Self {
         let mut parts = Self::default();
-        parts.add(group);
+        for group in &after.node_groups {
+            let was = before.node_groups.iter().find(|was| was.uuid == group.uuid);
+            let is_made = was.is_none_or(|was| {
+                let has_servers = machines::most(group) > 0;
+                let are_more = machines::most(group) > machines::most(was);
+                has_servers && (are_more || is_replaced((before, was), (after, group)))
+            });
+            if is_made {
+                parts.add(group);
+            }
+        }
         parts
+    }
+
+    /// Whether there is nothing to look up.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
     }
 
     fn add(&mut self, group: &'a NodeGroup) {
@@ -139,7 +157,23 @@ impl<'a> Parts<'a> {
 
     async fn in_nova(&self, session: &Session, address: &str) -> Result<(), Fault> {
         let base = Url::parse(address).map_err(|_| unreadable(NOVA))?;
-        let all = below(&below(&base, "flavors"), "detail");
+        if !self.flavors.is_empty() {
+            self.flavors(session, &base).await?;
+        }
+        let Some(keypair) = self.keypair else {
+            return Ok(());
+        };
+        if has_key_pair(session, &base, keypair).await? {
+            return Ok(());
+        }
+        Err(Fault::told(
+            http::StatusCode::NOT_FOUND,
+            format!("Unable to find keypair {keypair}."),
+        ))
+    }
+
+    async fn flavors(&self, session: &Session, nova: &Url) -> Result<(), Fault> {
+        let all = below(&below(nova, "flavors"), "detail");
         let all = session.get(NOVA, all).await;
         let all = all.map_err(|error| error.told())?;
         for (flavor, has_volume) in self.flavors.iter().copied() {
@@ -152,16 +186,7 @@ impl<'a> Parts<'a> {
                 ));
             }
         }
-        let Some(keypair) = self.keypair else {
-            return Ok(());
-        };
-        if has_key_pair(session, &base, keypair).await? {
-            return Ok(());
-        }
-        Err(Fault::told(
-            http::StatusCode::NOT_FOUND,
-            format!("Unable to find keypair {keypair}."),
-        ))
+        Ok(())
     }
 
     async fn in_neutron(&self, session: &Session, address: &str) -> Result<(), Fault> {
@@ -211,6 +236,27 @@ async fn has_key_pair(session: &Session, nova: &Url, name: &str) -> Result<bool,
         Err(error) if error.is_absent() => Ok(false),
         found => found.map(|_| true).map_err(|error| error.told()),
     }
+}
+
+/// Whether the servers of a group are made anew: they would be of something else, or their nodes would.
+fn is_replaced(
+    (before, was): (&CoeClusterSpec, &NodeGroup),
+    (after, is): (&CoeClusterSpec, &NodeGroup),
+) -> bool {
+    let version = |spec: &CoeClusterSpec, group: &NodeGroup| {
+        group.kubernetes_version.or(spec.kubernetes_version)
+    };
+    // What says how many there are, and when.
+    let was_like = NodeGroup {
+        kubernetes_version: is.kubernetes_version,
+        node_count: is.node_count,
+        min_node_count: is.min_node_count,
+        max_node_count: is.max_node_count,
+        nodes_to_remove: is.nodes_to_remove.clone(),
+        updated_at: is.updated_at.clone(),
+        ..was.clone()
+    };
+    version(before, was) != version(after, is) || was_like != *is
 }
 
 /// Whether a server has a volume instead of its flavor's disk.

@@ -117,11 +117,7 @@ pub(super) async fn create(asked: &Asked<'_>) -> Result<Answer, Fault> {
         Visibility::default(),
         spec.visibility.unwrap_or_default(),
     )?;
-    if spec.server_type.unwrap_or_default() == ServerType::Vm {
-        let session = asked.cloud().await.map_err(|error| error.told())?;
-        // What nobody can be asked for is told of each cluster.
-        Parts::of_template(&spec).looked_up(&session).await?;
-    }
+    looked_up(asked, &spec).await?;
     let object = CoeClusterTemplate::new(&Uuid::new_v4().to_string(), spec);
     let stored = asked
         .store()
@@ -146,26 +142,46 @@ pub(super) async fn update(asked: &Asked<'_>, ident: &str) -> Result<Answer, Fau
     if !is_harmless && is_used(asked, &template).await? {
         return Err(used(&template));
     }
-    let changed = asked
-        .store()
-        .change(template, |template| {
-            let old = &template.spec;
-            let before = view::template(template, &asked.base);
-            let Value::Object(before) = Answer::ok(before)?.body.unwrap_or_default() else {
-                return Err(Fault::NO_ROUTE);
-            };
-            let mut after = patch.apply(&before, &RULES)?;
-            for name in READ_ONLY {
-                after.shift_remove(name);
-            }
-            let spec = read(Fields::new(after), &old.project_id, &old.user_id)?;
-            let was = old.visibility.unwrap_or_default();
-            published(&asked.caller, was, spec.visibility.unwrap_or_default())?;
-            template.spec = spec;
-            Ok(())
-        })
-        .await?;
+    let change = |template: &mut CoeClusterTemplate| {
+        let old = &template.spec;
+        let before = view::template(template, &asked.base);
+        let Value::Object(before) = Answer::ok(before)?.body.unwrap_or_default() else {
+            return Err(Fault::NO_ROUTE);
+        };
+        let mut after = patch.apply(&before, &RULES)?;
+        for name in READ_ONLY {
+            after.shift_remove(name);
+        }
+        let spec = read(Fields::new(after), &old.project_id, &old.user_id)?;
+        let was = old.visibility.unwrap_or_default();
+        published(&asked.caller, was, spec.visibility.unwrap_or_default())?;
+        template.spec = spec;
+        Ok(())
+    };
+    let mut wanted = template.clone();
+    change(&mut wanted)?;
+    // One whose image is gone can still be hidden, or get another name.
+    let is_own = template.spec.project_id == asked.caller.project_id;
+    if is_own && parts(&wanted.spec) != parts(&template.spec) {
+        looked_up(asked, &wanted.spec).await?;
+    }
+    let changed = asked.store().change(template, change).await?;
     Answer::ok(view::template(&changed, &asked.base))
+}
+
+/// What the servers of a template's clusters are made of, where they have any.
+fn parts(template: &CoeClusterTemplateSpec) -> Option<Parts<'_>> {
+    let is_of_servers = template.server_type.unwrap_or_default() == ServerType::Vm;
+    is_of_servers.then(|| Parts::of_template(template))
+}
+
+/// Lets pass what is there. What nobody can be asked for is told of each cluster.
+async fn looked_up(asked: &Asked<'_>, template: &CoeClusterTemplateSpec) -> Result<(), Fault> {
+    let Some(parts) = parts(template) else {
+        return Ok(());
+    };
+    let session = asked.cloud().await.map_err(|error| error.told())?;
+    parts.looked_up(&session).await.map(drop)
 }
 
 pub(super) async fn delete(asked: &Asked<'_>, ident: &str) -> Result<Answer, Fault> {

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{
     Answer, Asked,
     actions::group_of,
-    clusters::{any, kubernetes_version, renderable},
+    clusters::{any, change, kubernetes_version, renderable},
     templates::{mandatory, seen},
 };
 use crate::{
@@ -44,7 +44,7 @@ pub(super) async fn upgrade(asked: &Asked<'_>, ident: &str) -> Result<Answer, Fa
     let cluster = any(asked, ident).await?;
     let uuid = json!({"uuid": cluster.name_any()});
     let template = seen(asked, &wanted).await?;
-    let changed = asked.store().change(cluster, |cluster| {
+    let changed = change(asked, cluster, |cluster| {
         upgradable(cluster)?;
         cluster.spec.max_batch_size = Some(batch);
         match &group {

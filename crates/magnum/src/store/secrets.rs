@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use api::magnum::{CLUSTER_LABEL, CoeCluster};
+use controller::finalizer;
 use k8s_openapi::{
     ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 use kube::{
     Api, Resource, ResourceExt,
-    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde::Serialize;
 use serde_json::json;
@@ -17,11 +18,12 @@ use super::{Store, failed};
 use crate::{
     authority::{Authority, Purpose},
     contract::Fault,
+    credential,
 };
 
 impl Store {
-    /// Stores a cluster together with its Secrets: what is left of one that could not be stored is removed. Where the answer was lost,
-    /// it is looked whether it is stored; where nobody can say, the Secrets stay.
+    /// Stores a cluster together with its Secrets: what is left of one that could not be stored is removed, but for what is held, which
+    /// is marked. Where the answer was lost, it is looked whether it is stored; where nobody can say, the Secrets stay.
     ///
     /// # Errors
     ///
@@ -92,7 +94,7 @@ impl Store {
         let secrets: Api<Secret> = self.of(&cluster.spec.project_id)?;
         let name = secret.name_any();
         let kept = match before {
-            Some(before) => replace_data(&secrets, before, &secret.data).await,
+            Some(before) => replace_data(&secrets, before, &secret.data).await.map(drop),
             None => secrets
                 .create(&PostParams::default(), secret)
                 .await
@@ -106,6 +108,21 @@ impl Store {
         })?;
         if before.is_none() {
             own(&secrets, cluster, &name).await;
+        }
+        Ok(())
+    }
+
+    /// Lets a Secret go whose credential is taken away. Where that fails, the operator does it later.
+    pub(crate) async fn let_go(&self, project: &str, secret: &Secret) -> Result<(), Fault> {
+        let secrets: Api<Secret> = self.of(project)?;
+        if let Err(error) = forget(&secrets, secret).await {
+            let error = controller::chain(&error);
+            let secret = secret.name_any();
+            tracing::warn!(
+                error,
+                secret,
+                "a Secret of a cluster that there is not stays"
+            );
         }
         Ok(())
     }
@@ -167,12 +184,25 @@ pub(crate) async fn replace_data(
     secrets: &Api<Secret>,
     before: &Secret,
     data: &impl Serialize,
-) -> kube::Result<()> {
+) -> kube::Result<Secret> {
     let version = before.resource_version();
     let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "data": data}));
     let name = before.name_any();
-    let replaced = secrets.patch(&name, &PatchParams::default(), &patch).await;
-    replaced.map(drop)
+    secrets.patch(&name, &PatchParams::default(), &patch).await
+}
+
+/// Removes a Secret, as it was read, that was held by its credential.
+pub(crate) async fn forget(secrets: &Api<Secret>, secret: &Secret) -> kube::Result<()> {
+    finalizer::release(secrets, secret, credential::FINALIZER).await?;
+    let only = Preconditions {
+        uid: secret.uid(),
+        resource_version: None,
+    };
+    let parameters = DeleteParams::default().preconditions(only);
+    match secrets.delete(&secret.name_any(), &parameters).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        deleted => deleted.map(drop),
+    }
 }
 
 /// With an owner, a Secret goes with its cluster, whoever deletes that. Without one it stays behind, unread.

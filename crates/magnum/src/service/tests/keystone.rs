@@ -33,6 +33,8 @@ struct Known {
     gone: BTreeSet<String>,
     /// Users that are not let in.
     disabled: BTreeSet<String>,
+    /// Whether it takes nothing away now.
+    clings: bool,
 }
 
 impl Vouching {
@@ -85,6 +87,11 @@ impl Vouching {
 
     pub(super) fn enable(&self, user: &str) {
         self.known.lock().unwrap().disabled.remove(user);
+    }
+
+    /// Whether it takes credentials away, or fails to.
+    pub(super) fn cling(&self, clings: bool) {
+        self.known.lock().unwrap().clings = clings;
     }
 
     /// What it says of a token. That of an application credential ends with its id.
@@ -224,6 +231,9 @@ async fn remove(
         return refused(status);
     }
     let mut known = keystone.known.lock().unwrap();
+    if known.clings {
+        return answer(503, &Value::Null);
+    }
     match known.credentials.remove(&id) {
         Some(_) => Response::builder().status(204).body(Body::empty()).unwrap(),
         None => answer(

@@ -5,6 +5,8 @@ use k8s_openapi::ByteString;
 
 use super::*;
 
+mod held;
+
 const CLOUDS: &str = "clouds.yaml";
 
 impl Cloud {

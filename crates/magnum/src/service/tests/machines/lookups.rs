@@ -1,21 +1,33 @@
 //! What servers are made of is looked up by the token of who asks, in a cloud that has little.
 
+use std::collections::BTreeSet;
+
 use ::api::magnum::NOTICE_ANNOTATION;
 use axum::{extract::Path, routing::get};
 use tokio::net::TcpListener;
 
 use super::*;
 
+mod changes;
+
 const IMAGE: &str = "1b8a0b66-8f6f-4a3d-9f2a-6a7d0d0b7c11";
 const DENIED: &str = "1b8a0b66-8f6f-4a3d-9f2a-6a7d0d0b7c12";
 
+/// What is there no more, by its name.
+type Gone = Arc<Mutex<BTreeSet<&'static str>>>;
+
 /// Nova, Glance and Neutron, as far as they are asked. They know members of the project alone.
 async fn openstack() -> String {
+    openstack_without(&Gone::default()).await
+}
+
+async fn openstack_without(gone: &Gone) -> String {
     let flavors = json!({"flavors": [
         {"id": "1", "name": "m1.large", "disk": 40}, {"id": "2", "name": "diskless", "disk": 0},
     ]});
     let images = json!({"images": [
         {"id": IMAGE, "name": "ubuntu"}, {"id": "i2", "name": "double"}, {"id": "i3", "name": "double"},
+        {"id": "i4", "name": "ubuntu-next"},
     ]});
     let networks = json!({"networks": [
         {"id": "n1", "name": "public", "router:external": true}, {"id": "n2", "name": "inside", "router:external": false},
@@ -59,8 +71,15 @@ async fn openstack() -> String {
             }),
         );
     for (path, list) in lists {
+        let gone = Arc::clone(gone);
         let list = get(move |headers: HeaderMap| async move {
             let is_member = headers["x-auth-token"].to_str().unwrap().starts_with("p1:");
+            let mut list = list;
+            for all in list.as_object_mut().unwrap().values_mut() {
+                let gone = gone.lock().unwrap();
+                let is_there = |one: &Value| !gone.contains(one["name"].as_str().unwrap());
+                all.as_array_mut().unwrap().retain(is_there);
+            }
             told(if is_member { 200 } else { 401 }, &list)
         });
         router = router.route(path, list);
