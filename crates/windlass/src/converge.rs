@@ -30,11 +30,8 @@ pub(crate) async fn ask(global: &Global, options: &Converge, asked: &Asked) -> a
     let client = global.client().await?;
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
     let cluster = named_or_only(&clusters, options.cluster.as_deref()).await?;
-    possible(
-        &cluster,
-        &Api::namespaced(client.clone(), &global.namespace),
-    )
-    .await?;
+    let runs = Api::namespaced(client.clone(), &global.namespace);
+    possible(&cluster, &runs, asked).await?;
     let request = Timestamp::now().to_string();
     if options.dry_run {
         let layout = Layout::new(global.private_data_directory()?);
@@ -97,12 +94,17 @@ pub(crate) async fn answer_of(
     }
 }
 
-/// Says at once what the operator would refuse.
-pub(crate) async fn possible(cluster: &Cluster, runs: &Api<Run>) -> anyhow::Result<()> {
+/// Says at once what the operator would refuse of a request for this operation.
+pub(crate) async fn possible(
+    cluster: &Cluster,
+    runs: &Api<Run>,
+    asked: &Asked,
+) -> anyhow::Result<()> {
     let name = cluster.name_any();
+    let unbuilt = asked.unbuilt;
     ensure!(
         is_built(cluster),
-        "cluster {name} is not built yet: its creation runs the same playbooks, and makes its certificates"
+        "cluster {name} is not built yet: {unbuilt}"
     );
     let runs = runs
         .list(&ListParams::default())
@@ -137,9 +139,28 @@ fn under_way(run: &Run, phase: RunPhase) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kube::Client;
+    use kubespray::operation::asked::ALL;
     use runs::control::RESTS_AFTER;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_cluster_that_is_not_built_is_refused_in_the_words_of_what_is_asked_for() {
+        let definitions = api::custom_resource_definitions();
+        let server = kapi::Server::in_memory(&definitions).await.unwrap();
+        let client = Client::new(server.router(), "default");
+        let cluster = serde_json::from_value(json!({
+            "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster", "metadata": {"name": "first"}, "spec": {},
+        }));
+        let cluster = cluster.unwrap();
+        for asked in ALL {
+            let runs = Api::namespaced(client.clone(), "default");
+            let refused = possible(&cluster, &runs, asked).await.unwrap_err();
+            let words = format!("cluster first is not built yet: {}", asked.unbuilt);
+            assert_eq!(refused.to_string(), words);
+        }
+    }
 
     #[test]
     fn who_is_in_the_way_of_another_run_can_be_ended() {
