@@ -30,10 +30,10 @@ use crate::{
     host_keys::{self, HostKeys},
     inputs::Inputs,
     layout::Layout,
-    operation::{RESET, asked, converge},
+    operation::{RESET, asked, converge, reset},
     playbooks::{self, Checkout, LoadError, Playbooks, Wish},
     problem::Problem,
-    request::CONVERGE,
+    request::{CONVERGE, START_AGAIN},
     secret::{self, SshKey},
     variables::{self, Sight},
 };
@@ -168,7 +168,7 @@ pub async fn next(
 }
 
 /// Says what the reset of a cluster would come to, as an API holds it, if its Cluster was deleted now with the deletion policy Reset. A run
-/// that is at work ends before it. Playbooks are brought into the data directory.
+/// that is at work ends before it, and one that was cancelled is asked for once more. Playbooks are brought into the data directory.
 ///
 /// # Errors
 ///
@@ -183,6 +183,10 @@ pub async fn reset(client: &Client, cluster: &Cluster, layout: &Layout) -> Resul
     let at_work = |run: &&mut Run| is_active(phase(run)) && run.spec.operation != RESET.name;
     for run in observed.runs.iter_mut().filter(at_work) {
         run.status.get_or_insert_default().phase = RunPhase::Cancelled;
+    }
+    if reset::is_cancelled(&observed.runs) {
+        let anew = (START_AGAIN.to_owned(), Timestamp::now().to_string());
+        cluster.annotations_mut().extend([anew]);
     }
     let wanted = resolve::resolve(&cluster, &observed);
     let planned = plan::planned(&cluster, wanted.as_ref().map_err(Vec::as_slice), &observed);

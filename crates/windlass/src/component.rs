@@ -25,7 +25,7 @@ async fn upgrade(global: &Global, options: &UpgradeComponent) -> anyhow::Result<
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
     let cluster = named_or_only(&clusters, options.cluster.as_deref()).await?;
     let runs = Api::namespaced(client.clone(), &global.namespace);
-    possible(&cluster, &runs).await?;
+    possible(&cluster, &runs, &ASKED).await?;
     let name = options.component.to_possible_value();
     let name = name.as_ref().map_or("", |value| value.get_name());
     let request = format!("{name} {}", Timestamp::now());

@@ -8,7 +8,7 @@ use api::{
 use kube::{Api, ResourceExt, api::ListParams};
 use kubespray::cluster::decision::outdated;
 use runs::{
-    control::{Change, steer},
+    control::{Change, rest, steer},
     object::age,
 };
 
@@ -74,6 +74,9 @@ fn pausing(run: &Run) -> Changes {
 fn resuming(run: &Run, until: Option<&str>) -> Changes {
     at_work(run)?;
     let name = run.name_any();
+    if let Some((why, on)) = resting(run) {
+        bail!("run {name} {why}: {on}");
+    }
     // A gate pauses a run that nobody asked to pause; what ends that is another attempt of its step.
     let asked = is_asked_to_pause(run);
     let retried = (phase(run) == RunPhase::Paused && !asked).then_some(Change::Retry(None));
@@ -167,9 +170,23 @@ fn skipping(run: &Run, step: &str, reason: &str) -> Changes {
     ))
 }
 
+/// Of a run that rests until a window opens, and that no person paused: so, and what has it go on before that.
+pub(crate) fn resting(run: &Run) -> Option<(String, String)> {
+    let rest = rest(run)?;
+    // Until that step is done a gate may have paused it.
+    let is_reached = is_done(standing(run, &rest.after));
+    (phase(run) == RunPhase::Paused && is_reached && !is_asked_to_pause(run)).then(|| {
+        let why = format!("rests until a window opens ({})", rest.why);
+        (why, format!("windlass maintain {}", run.spec.subject.name))
+    })
+}
+
 /// What fits how the run stands, where something else was asked.
 fn instead(run: &Run) -> String {
     let name = run.name_any();
+    if let Some((why, on)) = resting(run) {
+        return format!("; it {why}: {on}");
+    }
     match phase(run) {
         RunPhase::Paused => format!("; it is paused: windlass resume {name}"),
         RunPhase::Waiting => format!("; it waits for a person: windlass approve {name}"),
@@ -323,6 +340,7 @@ fn has_ended(phase: RunPhase) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use runs::control::RESTS_AFTER;
     use serde_json::{Value, json};
 
     use super::*;
@@ -352,6 +370,12 @@ mod tests {
         .unwrap()
     }
 
+    /// Has a run rest after a step, as the operator does when a window closes.
+    fn rests(run: &mut Run, after: &str) {
+        let rest = (RESTS_AFTER.to_owned(), format!("{after} it has closed"));
+        run.annotations_mut().extend([rest]);
+    }
+
     #[test]
     fn a_verb_that_would_do_nothing_says_so_and_what_would() {
         let none = json!({});
@@ -361,6 +385,8 @@ mod tests {
         let waiting = run("Waiting", &none, &["Waiting", "Pending"]);
         let at_rest = run("Paused", &paused, &["Succeeded", "Interrupted"]);
         let begun = run("Running", &none, &["Pending", "Running"]);
+        let mut resting = run("Paused", &none, &["Succeeded", "Pending"]);
+        rests(&mut resting, "ask");
         for (name, changes, words) in [
             (
                 "pause of a paused one",
@@ -388,6 +414,21 @@ mod tests {
                 "resume until the past",
                 resuming(&at_rest, Some("ask")),
                 "is done",
+            ),
+            (
+                "resume of one that rests",
+                resuming(&resting, None),
+                "run r rests until a window opens (it has closed): windlass maintain first",
+            ),
+            (
+                "resume until, of one that rests",
+                resuming(&resting, Some("s1")),
+                "windlass maintain first",
+            ),
+            (
+                "retry of one that rests",
+                retrying(&resting, None),
+                "windlass maintain first",
             ),
             (
                 "retry at work",
@@ -461,11 +502,17 @@ mod tests {
         let failed = run("Failed", &none, &["Succeeded", "Failed", "Pending"]);
         let waiting = run("Waiting", &none, &["Waiting", "Pending"]);
         let gated = run("Paused", &none, &["Succeeded", "Failed"]);
+        // It was paused before it came to where it is to rest.
+        let mut gated_before = gated.clone();
+        rests(&mut gated_before, "s1");
         let at_rest = run(
             "Paused",
             &json!({"state": "Paused"}),
             &["Succeeded", "Pending"],
         );
+        // What a person paused is theirs, wherever it is to rest.
+        let mut both = at_rest.clone();
+        rests(&mut both, "ask");
         let bound = run(
             "Paused",
             &json!({"runUntil": "ask"}),
@@ -481,6 +528,8 @@ mod tests {
             (resuming(&at_rest, None), vec![Change::Resume]),
             (resuming(&bound, None), vec![Change::Resume]),
             (resuming(&gated, None), vec![Change::Retry(None)]),
+            (resuming(&gated_before, None), vec![Change::Retry(None)]),
+            (resuming(&both, None), vec![Change::Resume]),
             (
                 resuming(&at_rest, Some("s1")),
                 vec![Change::RunUntil("s1".to_owned())],

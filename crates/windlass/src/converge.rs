@@ -18,6 +18,7 @@ use serde_json::json;
 use crate::{
     cli::{Converge, Global},
     client::{is_of, named_or_only},
+    control::resting,
     plan,
 };
 
@@ -29,11 +30,8 @@ pub(crate) async fn ask(global: &Global, options: &Converge, asked: &Asked) -> a
     let client = global.client().await?;
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
     let cluster = named_or_only(&clusters, options.cluster.as_deref()).await?;
-    possible(
-        &cluster,
-        &Api::namespaced(client.clone(), &global.namespace),
-    )
-    .await?;
+    let runs = Api::namespaced(client.clone(), &global.namespace);
+    possible(&cluster, &runs, asked).await?;
     let request = Timestamp::now().to_string();
     if options.dry_run {
         let layout = Layout::new(global.private_data_directory()?);
@@ -96,12 +94,17 @@ pub(crate) async fn answer_of(
     }
 }
 
-/// Says at once what the operator would refuse.
-pub(crate) async fn possible(cluster: &Cluster, runs: &Api<Run>) -> anyhow::Result<()> {
+/// Says at once what the operator would refuse of a request for this operation.
+pub(crate) async fn possible(
+    cluster: &Cluster,
+    runs: &Api<Run>,
+    asked: &Asked,
+) -> anyhow::Result<()> {
     let name = cluster.name_any();
+    let unbuilt = asked.unbuilt;
     ensure!(
         is_built(cluster),
-        "cluster {name} is not built yet: its creation runs the same playbooks, and makes its certificates"
+        "cluster {name} is not built yet: {unbuilt}"
     );
     let runs = runs
         .list(&ListParams::default())
@@ -111,41 +114,74 @@ pub(crate) async fn possible(cluster: &Cluster, runs: &Api<Run>) -> anyhow::Resu
     let of_the_cluster = runs.into_iter().filter(|run| is_of(run, &name));
     if let Some(run) = of_the_cluster.max_by_key(age) {
         let phase = phase(&run);
-        ensure!(!is_active(phase), under_way(&run.name_any(), phase));
+        ensure!(!is_active(phase), under_way(&run, phase));
     }
     Ok(())
 }
 
 /// What to do about a run that is under way, by who wants another one.
-fn under_way(run: &str, phase: RunPhase) -> String {
-    let (stands, on) = match phase {
-        RunPhase::Paused => ("is paused", format!("let it go on: windlass resume {run}")),
-        RunPhase::Waiting => (
-            "waits for a person",
-            format!("let it go on: windlass approve {run}"),
-        ),
+fn under_way(run: &Run, phase: RunPhase) -> String {
+    let name = run.name_any();
+    let on_by = |verb: &str| format!("let it go on: windlass {verb} {name}");
+    let (stands, on) = match (resting(run), phase) {
+        (Some((why, on)), _) => (why, format!("let it go on: {on}")),
+        (None, RunPhase::Paused) => ("is paused".to_owned(), on_by("resume")),
+        (None, RunPhase::Waiting) => ("waits for a person".to_owned(), on_by("approve")),
         _ => (
-            "is under way",
+            "is under way".to_owned(),
             "follow it with: windlass status --watch".to_owned(),
         ),
     };
     format!(
-        "run {run} {stands}, and another one begins when it has ended: {on}; or end it: windlass cancel {run}; then ask again"
+        "run {name} {stands}, and another one begins when it has ended: {on}; or end it: windlass cancel {name}; then ask again"
     )
 }
 
 #[cfg(test)]
 mod tests {
+    use kube::Client;
+    use kubespray::operation::asked::ALL;
+    use runs::control::RESTS_AFTER;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_cluster_that_is_not_built_is_refused_in_the_words_of_what_is_asked_for() {
+        let definitions = api::custom_resource_definitions();
+        let server = kapi::Server::in_memory(&definitions).await.unwrap();
+        let client = Client::new(server.router(), "default");
+        let cluster = serde_json::from_value(json!({
+            "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster", "metadata": {"name": "first"}, "spec": {},
+        }));
+        let cluster = cluster.unwrap();
+        for asked in ALL {
+            let runs = Api::namespaced(client.clone(), "default");
+            let refused = possible(&cluster, &runs, asked).await.unwrap_err();
+            let words = format!("cluster first is not built yet: {}", asked.unbuilt);
+            assert_eq!(refused.to_string(), words);
+        }
+    }
 
     #[test]
     fn who_is_in_the_way_of_another_run_can_be_ended() {
-        for (phase, on) in [
-            (RunPhase::Waiting, "windlass approve r"),
-            (RunPhase::Paused, "windlass resume r"),
-            (RunPhase::Running, "windlass status --watch"),
+        let rests = json!({RESTS_AFTER: "s1 it has closed"});
+        for (phase, annotations, on) in [
+            ("Waiting", json!({}), "windlass approve r"),
+            ("Paused", json!({}), "windlass resume r"),
+            ("Paused", rests, "windlass maintain first"),
+            ("Running", json!({}), "windlass status --watch"),
         ] {
-            let told = under_way("r", phase);
+            let run: Run = serde_json::from_value(json!({
+                "apiVersion": "workflow.windlass.dev/v1alpha1", "kind": "Run",
+                "metadata": {"name": "r", "annotations": annotations},
+                "spec": {
+                    "subject": {"apiGroup": "kubespray.k8s.io", "kind": "Cluster", "name": "first"},
+                    "operation": "Remove", "generation": 1, "plan": {"digest": "d", "steps": []},
+                },
+                "status": {"phase": phase, "steps": [{"id": "s1", "phase": "Succeeded"}]},
+            }))
+            .unwrap();
+            let told = under_way(&run, runs::phase(&run));
             for words in [on, "windlass cancel r"] {
                 assert!(told.contains(words), "{told}");
             }

@@ -25,11 +25,8 @@ pub(crate) async fn recover(global: &Global, options: Recover) -> anyhow::Result
     let client = global.client().await?;
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
     let cluster = named_or_only(&clusters, options.cluster.as_deref()).await?;
-    possible(
-        &cluster,
-        &Api::namespaced(client.clone(), &global.namespace),
-    )
-    .await?;
+    let runs = Api::namespaced(client.clone(), &global.namespace);
+    possible(&cluster, &runs, &ASKED).await?;
     let name = cluster.name_any();
     let given_up = options.give_up.iter().chain(&options.rejoin);
     let request = Request {

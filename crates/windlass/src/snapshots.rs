@@ -51,7 +51,7 @@ async fn drill(global: &Global, options: &DrillSnapshot) -> anyhow::Result<()> {
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
     let cluster = named_or_only(&clusters, Some(&options.cluster)).await?;
     let runs = Api::namespaced(client.clone(), &global.namespace);
-    possible(&cluster, &runs).await?;
+    possible(&cluster, &runs, &ASKED).await?;
     let request = format!("{} {}", options.name, Timestamp::now());
     if options.dry_run {
         let layout = Layout::new(global.private_data_directory()?);

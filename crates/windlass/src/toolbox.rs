@@ -94,7 +94,7 @@ async fn cluster(global: &Global, client: &Client, name: Option<&str>) -> anyhow
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), &global.namespace);
     let cluster = named_or_only(&clusters, name).await?;
     let runs = Api::namespaced(client.clone(), &global.namespace);
-    possible(&cluster, &runs).await?;
+    possible(&cluster, &runs, &ASKED).await?;
     Ok(cluster)
 }
 

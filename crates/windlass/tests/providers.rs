@@ -181,6 +181,11 @@ fn a_release_is_kept_as_the_existing_operator_keeps_it() {
         }
     };
     let kept = preload("boat").unwrap();
+    let first = kept.lines().next().unwrap();
+    assert!(
+        first.starts_with('#') && first.ends_with("kubectl create namespace boats"),
+        "{first}"
+    );
     let kept: serde_json::Value = serde_saphyr::from_str(&kept).unwrap();
     assert_eq!(kept["metadata"]["name"], "infrastructure-boat-v1.0.1");
     assert_eq!(kept["metadata"]["namespace"], "boats");

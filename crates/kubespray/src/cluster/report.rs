@@ -35,7 +35,7 @@ use crate::{
     health_book::Checked,
     inputs::Inputs,
     names::CLUSTER_MANAGER,
-    operation::{CREATE, Operation, asked, converge},
+    operation::{CREATE, Operation, RESET, asked, converge},
     problem,
     radar::{DRIFTED, book::Hosts, compare::standing},
     request::start_again,
@@ -431,20 +431,26 @@ fn followed(run: &Run) -> (Standing, &'static str, String) {
             format!("{message}; approve with: windlass approve {name}"),
         ),
         RunPhase::Failed => (Standing::Stalled, "RunFailed", failure(run, &message)),
-        RunPhase::Cancelled => (
-            Standing::Stalled,
-            "RunCancelled",
-            format!(
-                "run {name} was {message}. To start anew change the spec, or: {}",
-                start_again(&run.namespace().unwrap_or_default(), &run.spec.subject.name)
-            ),
-        ),
+        RunPhase::Cancelled => (Standing::Stalled, "RunCancelled", cancelled(run, &message)),
         RunPhase::Superseded => (
             Standing::AtWork,
             "Superseding",
             format!("run {name} ended for a newer plan"),
         ),
     }
+}
+
+/// What begins anew what somebody ended: of a reset no edit does.
+fn cancelled(run: &Run, message: &str) -> String {
+    let (name, cluster) = (run.name_any(), &run.spec.subject.name);
+    let again = start_again(&run.namespace().unwrap_or_default(), cluster);
+    if run.spec.operation == RESET.name {
+        return format!(
+            "run {name} was {message}. To start anew: windlass reset {cluster}, or: {again}. To leave the hosts as they are write \
+             spec.deletionPolicy: Retain"
+        );
+    }
+    format!("run {name} was {message}. To start anew change the spec, or: {again}")
 }
 
 fn failure(run: &Run, message: &str) -> String {

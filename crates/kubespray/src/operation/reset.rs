@@ -10,7 +10,7 @@ use kube::{Resource, ResourceExt};
 use runs::{is_active, phase};
 use serde_json::{Value, json};
 
-use super::{ADOPT, RESET};
+use super::{ADOPT, RESET, asked};
 use crate::{
     action,
     cluster::{
@@ -22,6 +22,7 @@ use crate::{
     inputs::{Host, Inputs},
     playbooks::Checkout,
     problem::Problem,
+    request::START_AGAIN,
 };
 
 /// Has the say about every Cluster that is being deleted.
@@ -59,6 +60,9 @@ fn deletion(
                 RunPhase::Succeeded => Decision::Forget,
                 _ if !reset => Decision::Forget,
                 RunPhase::Superseded => reset_run(cluster, wanted, observed),
+                RunPhase::Cancelled if is_asked_anew(cluster, run) => {
+                    reset_run(cluster, wanted, observed)
+                }
                 _ => Decision::Follow(Box::new(run.clone())),
             };
         }
@@ -75,6 +79,19 @@ fn deletion(
 
 fn is_reset(run: &Run) -> bool {
     run.spec.operation == RESET.name
+}
+
+/// Whether the last of these runs, oldest first, is a reset that somebody cancelled: another one begins when it is asked for by another
+/// value of [`START_AGAIN`].
+pub fn is_cancelled(runs: &[Run]) -> bool {
+    let last = runs.last();
+    last.is_some_and(|run| is_reset(run) && phase(run) == RunPhase::Cancelled)
+}
+
+/// Whether a person asks for another reset than the one that was cancelled.
+fn is_asked_anew(cluster: &Cluster, run: &Run) -> bool {
+    let answered = run.spec.plan.request.as_deref();
+    asked::open(cluster, START_AGAIN, REQUEST, answered).is_some()
 }
 
 /// Whether an operation was ever begun, as the status remembers it.
@@ -270,6 +287,8 @@ fn moved(host: &Host, observed: &Observed) -> Option<Problem> {
     })
 }
 
+/// How much of a request a plan keeps, by its schema.
+const REQUEST: usize = 256;
 /// The variable that says who writes the resolver of hosts.
 const RESOLVER_MODE: &str = "resolvconf_mode";
 /// What `reset.yml` leaves then: it writes the file anew from the name servers that it finds there, the cluster's own among them.

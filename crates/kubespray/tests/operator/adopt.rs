@@ -5,11 +5,15 @@ use api::{
     cluster::ClusterState,
     run::{Action, Run},
 };
-use kube::ResourceExt;
+use kube::{
+    ResourceExt,
+    api::{Patch, PatchParams},
+};
 use kubespray::{
     Layout,
+    inputs::Inputs,
     preview::{self, PreviewOutcome},
-    request::CONVERGE,
+    request::{CONVERGE, RECOVER},
 };
 use serde_json::json;
 
@@ -72,6 +76,36 @@ async fn what_runs_is_looked_at_and_counts_as_built() {
     world.delete::<api::ClusterNode>("worker-2").await;
     world.run_until(3).await;
     world.run_named("first-remove-3").await;
+}
+
+/// Where its API is lost, and the objects of its own Windlass with it: what asks etcd or the API cannot be proved, and a person skips it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_taken_over_by_skips_alone_can_be_recovered() {
+    let world = World::start().await;
+    world.node("master-2", "master", "10.0.0.12").await;
+    world.node("master-3", "master", "10.0.0.13").await;
+    world.adopted().await;
+    let run = world.run_until(1).await.remove(0);
+    let steps = run.spec.plan.steps.iter();
+    let skipped: Vec<_> = steps
+        .map(|step| json!({"id": step.id, "phase": "Skipped"}))
+        .collect();
+    world
+        .run_status(&run, json!({"phase": "Succeeded", "steps": skipped}))
+        .await;
+    world.state(ClusterState::Created).await;
+    let asked = json!({"at": "1", "confirm": "first", "giveUp": ["master-1", "master-2"]});
+    let patch = json!({"metadata": {"annotations": {RECOVER: asked.to_string()}}});
+    let clusters = world.all::<Cluster>();
+    clusters
+        .patch("first", &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+        .unwrap();
+    world.run_until(2).await;
+    let recover = world.run_named("first-recover-2").await;
+    let inputs = Inputs::from_map(&recover.spec.plan.inputs).unwrap();
+    let order = &inputs.inventory.order;
+    assert_eq!(order["etcd"], ["master-3".parse().unwrap()]);
 }
 
 /// A run that was refused is planned anew once the objects say what the cluster says.

@@ -20,6 +20,7 @@ mod refusals;
 mod remove;
 mod renew;
 mod replace;
+mod reset;
 mod scale;
 mod schedule;
 mod settings;

@@ -6,7 +6,7 @@ use anyhow::{bail, ensure};
 use api::inventory::{RolloutControl, RolloutState};
 use fleet::plan::{
     Error,
-    back::{self, NoWay, Which},
+    back::{self, Back, NoWay, Which},
 };
 use kube::ResourceExt;
 
@@ -26,7 +26,7 @@ pub(super) async fn roll_back(global: &Global, options: &RollBack) -> anyhow::Re
         (None, None) => Which::Last,
     };
     let skip: BTreeSet<_> = options.skip.iter().cloned().collect();
-    let back = match back::back(&client, &rollout, which, &skip).await {
+    let mut back = match back::back(&client, &rollout, which, &skip).await {
         Err(NoWay::Refused(why)) => bail!("{why}"),
         Err(NoWay::Unknown(Error::Api(what, error))) => return answered(Err(error), &what),
         Err(NoWay::Unknown(error)) => {
@@ -34,23 +34,10 @@ pub(super) async fn roll_back(global: &Global, options: &RollBack) -> anyhow::Re
         }
         Ok(back) => back,
     };
-    live::say_unread(back.plan.unread);
+    live::say_unread(back.plan.unread.take());
     super::print_changes(&back.plan.changes, options.output)?;
-    let refused: Vec<_> = back.refused.iter().collect();
-    if let [(name, why), others @ ..] = refused.as_slice() {
-        let more = match others.len() {
-            0 => String::new(),
-            more => format!(" (and {more} more)"),
-        };
-        let goes_on = if back.is_under_way {
-            "; until then the run goes on, unless you end it: windlass inventory abort"
-        } else {
-            ""
-        };
-        bail!(
-            "run {} is not taken back: FleetCluster {name}{more}: {why}; to let the others go back, leave it out with --skip {name}{goes_on}",
-            back.run
-        );
+    if let Some(why) = refusal(&back) {
+        bail!(why);
     }
     let (run, name) = (&back.run, rollout.name_any());
     ensure!(
@@ -77,6 +64,24 @@ pub(super) async fn roll_back(global: &Global, options: &RollBack) -> anyhow::Re
     live::ask(client, &rollout, &control, &effect).await
 }
 
+/// Why none of the clusters goes back, and what to do about it. None: they can. Nothing is asked for then, so the run goes on meanwhile.
+fn refusal(back: &Back) -> Option<String> {
+    let (name, why) = back.refused.iter().next()?;
+    let more = match back.refused.len() {
+        1 => String::new(),
+        all => format!(" (and {} more)", all - 1),
+    };
+    let goes_on = if back.is_under_way {
+        "; until then the run goes on, unless you hold it: windlass inventory pause; or end it: windlass inventory abort"
+    } else {
+        ""
+    };
+    Some(format!(
+        "run {} is not taken back: FleetCluster {name}{more}: {why}; to let the others go back, leave it out with --skip {name}{goes_on}",
+        back.run
+    ))
+}
+
 /// What is asked for: of the same run, with what was said of it before.
 fn control(known: Option<RolloutControl>, run: &str, skip: &BTreeSet<String>) -> RolloutControl {
     let known = known.filter(|known| known.run.as_deref() == Some(run));
@@ -91,7 +96,39 @@ fn control(known: Option<RolloutControl>, run: &str, skip: &BTreeSet<String>) ->
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use fleet::plan::Plan;
+
     use super::*;
+
+    #[test]
+    fn a_run_that_goes_on_is_told_with_what_holds_it() {
+        let refused = |names: &[&str], is_under_way| {
+            let refused = names.iter();
+            let refused: BTreeMap<_, _> = refused
+                .map(|name| ((*name).to_owned(), "no version goes down".to_owned()))
+                .collect();
+            refusal(&Back {
+                run: "r1".to_owned(),
+                is_under_way,
+                plan: Plan::default(),
+                refused,
+            })
+        };
+        assert_eq!(refused(&[], true), None);
+        let at_work = refused(&["shop", "wiki"], true).unwrap();
+        for words in [
+            "run r1 is not taken back: FleetCluster shop (and 1 more): no version goes down",
+            "--skip shop",
+            "windlass inventory pause",
+            "windlass inventory abort",
+        ] {
+            assert!(at_work.contains(words), "{at_work}");
+        }
+        let ended = refused(&["shop"], false).unwrap();
+        assert!(ended.ends_with("leave it out with --skip shop"), "{ended}");
+    }
 
     #[test]
     fn what_was_said_of_the_same_run_stays_said() {

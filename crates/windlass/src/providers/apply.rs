@@ -145,7 +145,8 @@ fn object(
     object
 }
 
-async fn namespace(client: &Client, name: &str) -> anyhow::Result<()> {
+/// Makes a namespace, where it is missing.
+pub(super) async fn namespace(client: &Client, name: &str) -> anyhow::Result<()> {
     let api = Api::<Namespace>::all(client.clone());
     if answered(
         api.get_metadata_opt(name).await,

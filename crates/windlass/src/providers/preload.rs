@@ -19,6 +19,7 @@ use providers::{
 };
 use serde_json::{Value, json};
 
+use super::apply;
 use crate::{
     cli::{Global, Preload},
     client::answered,
@@ -44,11 +45,13 @@ pub(crate) async fn preload(global: &Global, options: &Preload) -> anyhow::Resul
         map["metadata"]["annotations"][FETCHED_FROM] = json!(address.text);
     }
     if options.print {
-        let text = serde_saphyr::to_string(&map).context("failed to print")?;
-        print!("{text}");
+        let (text, namespace) = (serde_saphyr::to_string(&map), &global.namespace);
+        let text = text.context("failed to print")?;
+        // Not the Namespace itself: whoever deletes by this file what is of an old release would delete all that is in it.
+        print!("# its namespace must be there: kubectl create namespace {namespace}\n{text}");
         return Ok(());
     }
-    keep(&global.client().await?, global, &map).await?;
+    keep(&global.client().await?, &global.namespace, &map).await?;
     told(global, &provider, &version);
     Ok(())
 }
@@ -138,20 +141,23 @@ pub(super) async fn keep_files(
     files: &Files,
 ) -> anyhow::Result<()> {
     let map = config_map(provider, version, &global.namespace, files)?;
-    keep(client, global, map.value()).await?;
+    keep(client, &global.namespace, map.value()).await?;
     told(global, provider, version);
     Ok(())
 }
 
-async fn keep(client: &Client, global: &Global, map: &Value) -> anyhow::Result<()> {
-    let api = Api::<ConfigMap>::namespaced(client.clone(), &global.namespace);
+/// Applies the ConfigMap, in a namespace that is made where it is missing: the provider of a release that is kept need not be there yet.
+async fn keep(client: &Client, namespace: &str, map: &Value) -> anyhow::Result<()> {
+    let api = Api::<ConfigMap>::namespaced(client.clone(), namespace);
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
     let name = map["metadata"]["name"].as_str().unwrap_or_default();
-    let applied = api.patch(name, &parameters, &Patch::Apply(map)).await;
-    answered(
-        applied,
-        &format!("apply ConfigMap {}/{name}", global.namespace),
-    )?;
+    let mut applied = api.patch(name, &parameters, &Patch::Apply(map)).await;
+    // Not asked before: who may write into one namespace may not look at it.
+    if matches!(&applied, Err(kube::Error::Api(status)) if status.is_not_found()) {
+        apply::namespace(client, namespace).await?;
+        applied = api.patch(name, &parameters, &Patch::Apply(map)).await;
+    }
+    answered(applied, &format!("apply ConfigMap {namespace}/{name}"))?;
     Ok(())
 }
 
@@ -161,4 +167,29 @@ fn told(global: &Global, provider: &Provider, version: &Version) {
         global.namespace,
         provider.config_map(version)
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Namespace;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_release_is_kept_where_no_provider_is_yet() {
+        let server = kapi::Server::in_memory(&[]).await.unwrap();
+        let client = Client::new(server.router(), "default");
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "core-cluster-api-v1.13.4", "namespace": "capi-system"}, "data": {"metadata": "m"},
+        });
+        // Once more in one that is there.
+        for _ in 0..2 {
+            keep(&client, "capi-system", &map).await.unwrap();
+        }
+        let maps = Api::<ConfigMap>::namespaced(client.clone(), "capi-system");
+        assert!(maps.get("core-cluster-api-v1.13.4").await.is_ok());
+        let namespaces = Api::<Namespace>::all(client);
+        assert!(namespaces.get("capi-system").await.is_ok());
+    }
 }
