@@ -30,8 +30,15 @@ pub struct Options {
     pub runs_pods: bool,
 }
 
-/// Has the manager work on providers and their runs. Runners go on without it.
+/// Has the manager work on providers, sets of them, and their runs. Runners go on without it.
 pub fn operate(manager: &mut Manager, options: Options) {
+    operate_kinds(manager, &options);
+    operate_sets(manager);
+    runs::operate(manager, options.runners, OfGroup(GROUP));
+}
+
+/// Has the manager decide which runs providers need, and tell how they stand.
+pub fn operate_kinds(manager: &mut Manager, options: &Options) {
     let all = Arc::new(All {
         core: manager.watch::<Provider<Core>>().store(),
         bootstrap: manager.watch::<Provider<Bootstrap>>().store(),
@@ -43,7 +50,7 @@ pub fn operate(manager: &mut Manager, options: Options) {
     });
     let shared = Shared {
         all,
-        fetcher: Arc::new(Fetcher::new(options.fetch)),
+        fetcher: Arc::new(Fetcher::new(options.fetch.clone())),
         runs_pods: options.runs_pods,
     };
     of_kind::<Core>(manager, &shared);
@@ -53,8 +60,6 @@ pub fn operate(manager: &mut Manager, options: Options) {
     of_kind::<Ipam>(manager, &shared);
     of_kind::<RuntimeExtension>(manager, &shared);
     of_kind::<Addon>(manager, &shared);
-    operate_sets(manager);
-    runs::operate(manager, options.runners, OfGroup(GROUP));
 }
 
 /// Has the manager work on sets of providers. A set is woken by every provider: which are its own is seen by where they are installed.
