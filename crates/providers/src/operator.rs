@@ -13,11 +13,15 @@ use controller::{Events, Manager, WakeUps, Watch, conditions, manager::Registrat
 use kube::{ResourceExt, core::DeserializeGuard, runtime::reflector::ObjectRef};
 use runs::{operator::Place, subject::OfGroup};
 
+use self::parts::Parts;
 use crate::{
     fetch::{self, Fetcher},
     provider::{self, All, Context},
     set,
+    webhooks::Memory,
 };
+
+mod parts;
 
 /// How the operator works.
 #[derive(Clone, Debug)]
@@ -132,6 +136,7 @@ fn of_kind<K: Kind>(manager: &mut Manager, shared: &Shared) {
     let own = manager.watch::<Provider<K>>();
     let core = manager.watch::<Provider<Core>>();
     let runs = manager.watch::<Run>();
+    let parts = shared.runs_pods.then(|| Parts::watch(manager));
     let client = manager.client().clone();
     let context = Arc::new(Context {
         client: client.clone(),
@@ -140,6 +145,7 @@ fn of_kind<K: Kind>(manager: &mut Manager, shared: &Shared) {
         runs: runs.store(),
         events: Events::new(client, "provider"),
         fetcher: Arc::clone(&shared.fetcher),
+        webhooks: Memory::default(),
         runs_pods: shared.runs_pods,
     });
     // A run that was deleted, a provider of that name that was there first.
@@ -147,14 +153,20 @@ fn of_kind<K: Kind>(manager: &mut Manager, shared: &Shared) {
     runs.gone_wakes(&own, &wake_ups);
     own.gone_wakes(&own, &wake_ups);
     let every = own.clone();
-    manager
+    if let Some(parts) = &parts {
+        parts.gone_wake(&own, &wake_ups);
+    }
+    let mut providers = manager
         .controller(&own, reads::wish)
         .woken_by(&runs, progress, subject)
         .woken_by(&core, readiness, move |_| everywhere(&every))
         .woken_on(&wake_ups, |(namespace, name)| {
             [ObjectRef::new(&name).within(&namespace)]
-        })
-        .reconcile(provider::reconcile, context);
+        });
+    if let Some(parts) = &parts {
+        providers = parts.wake(providers, &own);
+    }
+    providers.reconcile(provider::reconcile, context);
 }
 
 fn everywhere<K: Kind>(own: &Watch<Provider<K>>) -> Vec<ObjectRef<DeserializeGuard<Provider<K>>>> {
