@@ -1,4 +1,5 @@
-//! How what belongs to a provider stands, in the API that it is installed in: every workload and every definition.
+//! How what belongs to a provider stands, in the API that it is installed in: every workload, every definition and, where nothing is at
+//! work, every webhook.
 
 use api::provider::label;
 use controller::Rollout;
@@ -10,6 +11,8 @@ use k8s_openapi::{
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
 
+use crate::webhooks::Verdict;
+
 /// How it stands.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Health {
@@ -17,13 +20,20 @@ pub struct Health {
     pub workloads: usize,
     /// How many definitions there are.
     pub definitions: usize,
-    /// What is not as it should be, for people, in an order that stays.
+    /// What of these is not as it should be, for people, in an order that stays.
     pub waits: Vec<String>,
+    /// How its webhooks are, where they were asked.
+    pub webhooks: Verdict,
 }
 
 impl Health {
     /// Whether everything is as it should be.
     pub fn is_well(&self) -> bool {
+        self.stands() && self.webhooks.silent.is_empty()
+    }
+
+    /// Whether workloads and definitions are.
+    pub fn stands(&self) -> bool {
         self.waits.is_empty() && self.workloads + self.definitions > 0
     }
 
@@ -32,44 +42,118 @@ impl Health {
         if self.workloads + self.definitions == 0 {
             return "nothing that belongs to it is there".to_owned();
         }
+        let Verdict {
+            answering,
+            silent,
+            unknown,
+        } = &self.webhooks;
         if self.is_well() {
-            return format!(
+            let mut text = format!(
                 "{} workloads are available, {} definitions are served",
                 self.workloads, self.definitions
             );
+            if *answering > 0 {
+                text += &format!(", {answering} webhooks answer");
+            }
+            if let Some(unknown) = unknown {
+                text += &format!("; {unknown}");
+            }
+            return text;
         }
-        self.waits.join("; ")
+        let waits = self.waits.iter().chain(silent);
+        waits.map(String::as_str).collect::<Vec<_>>().join("; ")
     }
 }
 
-/// Looks, by the label that everything of the provider has.
+/// What belongs to a provider, as it is there.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Its Deployments.
+    pub deployments: Vec<Deployment>,
+    /// Its StatefulSets.
+    pub sets: Vec<StatefulSet>,
+    /// Its DaemonSets.
+    pub daemons: Vec<DaemonSet>,
+    /// Its definitions.
+    pub definitions: Vec<CustomResourceDefinition>,
+}
+
+/// Looks at workloads and definitions, by the label that everything of the provider has.
 ///
 /// # Errors
 ///
 /// The API refuses or does not answer.
 pub async fn look(client: &Client, manifest_label: &str) -> Result<Health, kube::Error> {
+    Ok(find(client, manifest_label).await?.health())
+}
+
+/// Reads them.
+///
+/// # Errors
+///
+/// The API refuses or does not answer.
+pub async fn find(client: &Client, manifest_label: &str) -> Result<Found, kube::Error> {
     let parameters = ListParams::default().labels(&format!("{}={manifest_label}", label::PROVIDER));
-    let deployments: Vec<Deployment> = list(client, &parameters).await?;
-    let sets: Vec<StatefulSet> = list(client, &parameters).await?;
-    let daemons: Vec<DaemonSet> = list(client, &parameters).await?;
-    let definitions: Vec<CustomResourceDefinition> = list(client, &parameters).await?;
-    let mut waits: Vec<_> = deployments.iter().filter_map(deployment).collect();
-    waits.extend(
-        sets.iter()
-            .filter_map(|set| unfinished("StatefulSet", set, Rollout::of_stateful_set(set))),
-    );
-    waits.extend(
-        daemons
-            .iter()
-            .filter_map(|set| unfinished("DaemonSet", set, Rollout::of_daemon_set(set))),
-    );
-    waits.extend(definitions.iter().filter_map(definition));
-    waits.sort();
-    Ok(Health {
-        workloads: deployments.len() + sets.len() + daemons.len(),
-        definitions: definitions.len(),
-        waits,
+    Ok(Found {
+        deployments: list(client, &parameters).await?,
+        sets: list(client, &parameters).await?,
+        daemons: list(client, &parameters).await?,
+        definitions: list(client, &parameters).await?,
     })
+}
+
+impl Found {
+    /// How it stands, but for webhooks.
+    pub fn health(&self) -> Health {
+        let Self {
+            deployments,
+            sets,
+            daemons,
+            definitions,
+        } = self;
+        let mut waits: Vec<_> = deployments.iter().filter_map(deployment).collect();
+        waits.extend(sets.iter().filter_map(stateful_set));
+        waits.extend(daemons.iter().filter_map(daemon_set));
+        waits.extend(definitions.iter().filter_map(definition));
+        waits.sort();
+        Health {
+            workloads: deployments.len() + sets.len() + daemons.len(),
+            definitions: definitions.len(),
+            waits,
+            webhooks: Verdict::default(),
+        }
+    }
+
+    /// Of each what makes its webhooks others: their pods, and who calls them.
+    pub fn marks(&self) -> Vec<String> {
+        let mark = |name: String, generation: Option<i64>, ready: Option<i32>| {
+            let (generation, ready) = (generation.unwrap_or_default(), ready.unwrap_or_default());
+            format!("{name} {generation} {ready}")
+        };
+        let Self {
+            deployments,
+            sets,
+            daemons,
+            definitions,
+        } = self;
+        let deployments = deployments.iter().map(|one| {
+            let ready = one.status.as_ref().and_then(|status| status.ready_replicas);
+            mark(one.name_any(), one.metadata.generation, ready)
+        });
+        let sets = sets.iter().map(|one| {
+            let ready = one.status.as_ref().and_then(|status| status.ready_replicas);
+            mark(one.name_any(), one.metadata.generation, ready)
+        });
+        let daemons = daemons.iter().map(|one| {
+            let ready = one.status.as_ref().map(|status| status.number_ready);
+            mark(one.name_any(), one.metadata.generation, ready)
+        });
+        let definitions = definitions
+            .iter()
+            .map(|one| mark(one.name_any(), one.metadata.generation, None));
+        let workloads = deployments.chain(sets).chain(daemons);
+        workloads.chain(definitions).collect()
+    }
 }
 
 async fn list<K>(client: &Client, parameters: &ListParams) -> Result<Vec<K>, kube::Error>
@@ -79,7 +163,8 @@ where
     Ok(Api::<K>::all(client.clone()).list(parameters).await?.items)
 }
 
-fn deployment(object: &Deployment) -> Option<String> {
+/// What a Deployment waits for.
+pub(crate) fn deployment(object: &Deployment) -> Option<String> {
     let status = object.status.clone().unwrap_or_default();
     let wanted = object
         .spec
@@ -117,6 +202,16 @@ fn deployment(object: &Deployment) -> Option<String> {
         ),
         stuck,
     ))
+}
+
+/// What a StatefulSet waits for.
+pub(crate) fn stateful_set(object: &StatefulSet) -> Option<String> {
+    unfinished("StatefulSet", object, Rollout::of_stateful_set(object))
+}
+
+/// What a DaemonSet waits for.
+pub(crate) fn daemon_set(object: &DaemonSet) -> Option<String> {
+    unfinished("DaemonSet", object, Rollout::of_daemon_set(object))
 }
 
 fn unfinished<K: Resource>(kind: &str, object: &K, rollout: Rollout) -> Option<String> {

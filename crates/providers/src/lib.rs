@@ -7,6 +7,7 @@
 //!   pruned, waited for ([`health`]) and written into clusterctl's inventory, here or in another cluster ([`target`]);
 //! - [`definitions`]: those that a provider leaves, for a person who wants them gone;
 //! - [`drift`]: whether all of that is still as it was applied;
+//! - [`webhooks`]: whether its webhooks answer;
 //! - [`rights`]: what the operator must be allowed for all of that;
 //! - [`fetch`]: releases over the network, which become such ConfigMaps;
 //! - [`certificates`]: those of webhooks, where no cert-manager makes them;
@@ -36,6 +37,7 @@ pub mod set;
 pub mod source;
 pub mod stand;
 pub mod target;
+pub mod webhooks;
 
 pub use engine::Engine;
 pub use operator::{Options, operate};

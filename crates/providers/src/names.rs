@@ -31,6 +31,8 @@ pub const KEEP: &str = "windlass.dev/keep-components";
 pub const VARIABLES_MARK: &str = "windlass.dev/variables";
 /// The annotation of a ConfigMap with the address that its release was brought from.
 pub const FETCHED_FROM: &str = "windlass.dev/fetched-from";
+/// What objects are called that are only tried, to see whether webhooks answer.
+pub const WEBHOOK_CHECK: &str = "windlass-webhook-check";
 /// The annotation of a ProviderSet with the id of the plan that a person lets begin.
 pub const APPROVE: &str = "windlass.dev/approve-plan";
 /// The annotation of a ProviderSet that has a plan tried once more which stopped, or a version that was put back, with any value that it has not

@@ -13,11 +13,15 @@ use controller::{Events, Manager, WakeUps, Watch, conditions, manager::Registrat
 use kube::{ResourceExt, core::DeserializeGuard, runtime::reflector::ObjectRef};
 use runs::{operator::Place, subject::OfGroup};
 
+use self::parts::Parts;
 use crate::{
     fetch::{self, Fetcher},
     provider::{self, All, Context},
     set,
+    webhooks::Memory,
 };
+
+mod parts;
 
 /// How the operator works.
 #[derive(Clone, Debug)]
@@ -30,8 +34,15 @@ pub struct Options {
     pub runs_pods: bool,
 }
 
-/// Has the manager work on providers and their runs. Runners go on without it.
+/// Has the manager work on providers, sets of them, and their runs. Runners go on without it.
 pub fn operate(manager: &mut Manager, options: Options) {
+    operate_kinds(manager, &options);
+    operate_sets(manager);
+    runs::operate(manager, options.runners, OfGroup(GROUP));
+}
+
+/// Has the manager decide which runs providers need, and tell how they stand.
+pub fn operate_kinds(manager: &mut Manager, options: &Options) {
     let all = Arc::new(All {
         core: manager.watch::<Provider<Core>>().store(),
         bootstrap: manager.watch::<Provider<Bootstrap>>().store(),
@@ -43,7 +54,7 @@ pub fn operate(manager: &mut Manager, options: Options) {
     });
     let shared = Shared {
         all,
-        fetcher: Arc::new(Fetcher::new(options.fetch)),
+        fetcher: Arc::new(Fetcher::new(options.fetch.clone())),
         runs_pods: options.runs_pods,
     };
     of_kind::<Core>(manager, &shared);
@@ -53,8 +64,6 @@ pub fn operate(manager: &mut Manager, options: Options) {
     of_kind::<Ipam>(manager, &shared);
     of_kind::<RuntimeExtension>(manager, &shared);
     of_kind::<Addon>(manager, &shared);
-    operate_sets(manager);
-    runs::operate(manager, options.runners, OfGroup(GROUP));
 }
 
 /// Has the manager work on sets of providers. A set is woken by every provider: which are its own is seen by where they are installed.
@@ -127,6 +136,7 @@ fn of_kind<K: Kind>(manager: &mut Manager, shared: &Shared) {
     let own = manager.watch::<Provider<K>>();
     let core = manager.watch::<Provider<Core>>();
     let runs = manager.watch::<Run>();
+    let parts = shared.runs_pods.then(|| Parts::watch(manager));
     let client = manager.client().clone();
     let context = Arc::new(Context {
         client: client.clone(),
@@ -135,6 +145,7 @@ fn of_kind<K: Kind>(manager: &mut Manager, shared: &Shared) {
         runs: runs.store(),
         events: Events::new(client, "provider"),
         fetcher: Arc::clone(&shared.fetcher),
+        webhooks: Memory::default(),
         runs_pods: shared.runs_pods,
     });
     // A run that was deleted, a provider of that name that was there first.
@@ -142,14 +153,20 @@ fn of_kind<K: Kind>(manager: &mut Manager, shared: &Shared) {
     runs.gone_wakes(&own, &wake_ups);
     own.gone_wakes(&own, &wake_ups);
     let every = own.clone();
-    manager
+    if let Some(parts) = &parts {
+        parts.gone_wake(&own, &wake_ups);
+    }
+    let mut providers = manager
         .controller(&own, reads::wish)
         .woken_by(&runs, progress, subject)
         .woken_by(&core, readiness, move |_| everywhere(&every))
         .woken_on(&wake_ups, |(namespace, name)| {
             [ObjectRef::new(&name).within(&namespace)]
-        })
-        .reconcile(provider::reconcile, context);
+        });
+    if let Some(parts) = &parts {
+        providers = parts.wake(providers, &own);
+    }
+    providers.reconcile(provider::reconcile, context);
 }
 
 fn everywhere<K: Kind>(own: &Watch<Provider<K>>) -> Vec<ObjectRef<DeserializeGuard<Provider<K>>>> {

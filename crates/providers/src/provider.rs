@@ -1,6 +1,7 @@
 //! The reconciler of a provider: decides that a run is needed, and tells how the provider stands.
 //!
-//! How far a run got is the runner's business. At rest nothing is written; health is looked at by a few requests a minute.
+//! How far a run got is the runner's business. At rest nothing is written; health is looked at by a few requests a minute, and when a workload
+//! or who answers for it changes. Webhooks are asked when that may have changed their answer.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -25,6 +26,7 @@ use crate::{
     check::Other,
     fetch::{self, Fetcher},
     target,
+    webhooks::Memory,
 };
 
 mod apply;
@@ -50,6 +52,8 @@ pub struct Context<K: Kind> {
     pub events: Events,
     /// Brings releases over the network.
     pub fetcher: Arc<Fetcher>,
+    /// What webhooks have answered.
+    pub webhooks: Memory,
     /// Whether the API that has the objects can also run what they are made of: the embedded one cannot.
     pub runs_pods: bool,
 }

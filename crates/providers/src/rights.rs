@@ -1,5 +1,7 @@
 //! What the operator must be allowed for a provider: what its objects take, and what is written beside them. Pure.
 
+use std::collections::BTreeSet;
+
 use api::run::Failure;
 use clusterctl::{
     Object, Provider,
@@ -10,7 +12,7 @@ use k8s_openapi::api::authorization::v1::SubjectRulesReviewStatus;
 use runs::calls::{FORBIDDEN, config};
 use serde_json::{Value, json};
 
-use crate::{certificates, drift, render};
+use crate::{certificates, drift, names::WEBHOOK_CHECK, render};
 
 /// So many rules are named.
 const SHOWN: usize = 8;
@@ -39,7 +41,39 @@ pub fn of_release(manifest_label: &str, mut objects: Vec<Object>) -> Rights {
         .into_iter()
         .flat_map(|one| [one.authority(), one.secret]);
     objects.retain(|object| !render::is_namespace(object));
-    of(manifest_label, &objects, secrets)
+    let mut rights = of(manifest_label, &objects, secrets);
+    rights.rules = Rule::merged(rights.rules.into_iter().chain(asking(&objects)));
+    rights
+}
+
+/// What it takes to see whether webhooks answer. No run needs it: who has it not is told that they are not asked.
+fn asking(objects: &[Object]) -> Vec<Rule> {
+    let rule = |group: &str, resource: &str, name: Option<&str>, verb: &str| Rule {
+        api_groups: BTreeSet::from([group.to_owned()]),
+        resources: BTreeSet::from([resource.to_owned()]),
+        resource_names: name.into_iter().map(str::to_owned).collect(),
+        verbs: BTreeSet::from([verb.to_owned()]),
+        ..Rule::default()
+    };
+    let list = |group: &str, resource: &str| rule(group, resource, None, "list");
+    let admission = "admissionregistration.k8s.io";
+    // By these it is seen whether there are any.
+    let mut rules = vec![
+        list(admission, "mutatingwebhookconfigurations"),
+        list(admission, "validatingwebhookconfigurations"),
+    ];
+    if objects.iter().any(render::is_called_by) {
+        rules.push(list("discovery.k8s.io", "endpointslices"));
+        let definitions = objects
+            .iter()
+            .filter(|object| render::is_definition(object));
+        rules.extend(definitions.filter_map(|definition| {
+            let text = |path| definition.value().pointer(path).and_then(Value::as_str);
+            let (group, plural) = (text("/spec/group")?, text("/spec/names/plural")?);
+            Some(rule(group, plural, Some(WEBHOOK_CHECK), "create"))
+        }));
+    }
+    rules
 }
 
 /// The rules that somebody has, as the API tells them. None: others than roles decide, and not all is told.
@@ -94,6 +128,11 @@ pub(crate) fn told(error: &kube::Error, provider: &Provider) -> String {
         kube::Error::Api(status) if status.code == 403 => format!("{why}; {}", command(provider)),
         _ => why,
     }
+}
+
+/// What is not known for want of a right, with what to do.
+pub(crate) fn unasked(what: &str, provider: &Provider) -> String {
+    format!("{what}; {}", command(provider))
 }
 
 fn command(provider: &Provider) -> String {
@@ -160,6 +199,47 @@ mod tests {
             assert!(told.iter().any(|told| told == expected), "{told:#?}");
         }
         assert!(!told.join(" ").contains("namespaces"), "{told:#?}");
+    }
+
+    #[test]
+    fn whoever_asks_webhooks_may_make_objects_of_one_name_alone() {
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "boats.boat.example"},
+            "spec": {"group": "boat.example", "names": {"kind": "Boat", "plural": "boats"}},
+        });
+        let configuration = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "boat"},
+        });
+        let told = |objects: &[&Value]| {
+            let objects = objects.iter().map(|value| object((*value).clone()));
+            let rights = of_release("infrastructure-boat", objects.collect());
+            let told: Vec<_> = rights.rules.iter().map(Rule::to_string).collect();
+            told.join("\n")
+        };
+        let both = told(&[&definition, &configuration]);
+        for expected in [
+            "create boats.boat.example named windlass-webhook-check",
+            "list mutatingwebhookconfigurations.admissionregistration.k8s.io, validatingwebhookconfigurations.",
+            "list endpointslices.discovery.k8s.io",
+        ] {
+            assert!(both.contains(expected), "{expected}: {both}");
+        }
+        let alone = told(&[&definition]);
+        assert!(
+            !alone.contains("windlass-webhook-check"),
+            "nobody is to be asked: {alone}"
+        );
+        // A run goes on without them.
+        let needed = of(
+            "infrastructure-boat",
+            &[object(definition), object(configuration)],
+            [],
+        );
+        let needed: Vec<_> = needed.rules.iter().map(Rule::to_string).collect();
+        assert!(
+            !needed.join(" ").contains("windlass-webhook-check"),
+            "{needed:?}"
+        );
     }
 
     #[test]

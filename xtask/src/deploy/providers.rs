@@ -61,10 +61,19 @@ fn rules() -> Vec<Value> {
         rule("", &["configmaps"], &["get", "list", "create", "patch"]),
         // Values of variables, and kubeconfigs of other clusters. Read one by one.
         rule("", &["secrets"], &["get"]),
-        // How providers stand.
+        // How providers stand, and whose webhooks are to be asked.
         rule(
             "apps",
             &["daemonsets", "deployments", "statefulsets"],
+            &["list", "watch"],
+        ),
+        rule("discovery.k8s.io", &["endpointslices"], &["list", "watch"]),
+        rule(
+            "admissionregistration.k8s.io",
+            &[
+                "mutatingwebhookconfigurations",
+                "validatingwebhookconfigurations",
+            ],
             &["list"],
         ),
         rule(

@@ -84,6 +84,8 @@ reasons! {
     UnsupportedDowngrade = "UnsupportedProviderDowngradeReason",
     /// A workload says nothing of its availability yet.
     NoDeploymentAvailable = "NoDeploymentAvailableConditionReason",
+    /// A webhook does not answer. Not of the existing operator, which asks none.
+    WebhookUnavailable = "WebhookUnavailable",
     /// Every workload is available.
     DeploymentAvailable = "DeploymentAvailable",
     /// The provider is installed.

@@ -2,7 +2,7 @@
 
 use api::{
     Run,
-    provider::{Kind, Provider, key},
+    provider::{Kind, Provider, key::MANIFESTS},
 };
 use futures::FutureExt;
 use jiff::Timestamp;
@@ -19,7 +19,7 @@ use crate::{
     names::{REPAIR, TARGET},
     rights,
     source::{self, Held, Missing},
-    target,
+    target, webhooks,
 };
 
 /// Everything that the decision about a provider reads.
@@ -91,13 +91,13 @@ pub(super) async fn observe<K: Kind>(
                 .await
                 .unwrap_or_default();
         }
+        let asks = (!is_going && is_at_rest(&runs)).then_some(&context.webhooks);
         health = Some(match &there {
-            Ok(there) => health::look(there, &label)
-                .await
-                .map_err(|error| rights::told(&error, &identity)),
+            Ok(there) => stands(provider, there, &identity, asks).await,
             Err(error) => Err(error.clone()),
         });
         if is_going {
+            context.webhooks.forget(&key(provider));
             dependents = match &there {
                 Ok(there) => dependents_of(provider, &others, there, &identity).await,
                 Err(error) => Err(error.clone()),
@@ -120,6 +120,34 @@ pub(super) async fn observe<K: Kind>(
         is_nowhere: !context.runs_pods && target_of(provider).is_none(),
         dependents,
     }))
+}
+
+/// How what belongs to it stands. Webhooks are asked by who is given: not while a run changes them, nor while what answers is not well
+/// itself.
+async fn stands<K: Kind>(
+    provider: &Provider<K>,
+    there: &Client,
+    identity: &clusterctl::Provider,
+    asks: Option<&webhooks::Memory>,
+) -> Result<Health, String> {
+    let found = health::find(there, &identity.manifest_label()).await;
+    let found = found.map_err(|error| rights::told(&error, identity))?;
+    let mut health = found.health();
+    if let Some(asks) = asks
+        && health.stands()
+    {
+        let namespace = provider.namespace().unwrap_or_default();
+        let key = key(provider);
+        let whose = (key.as_str(), namespace.as_str());
+        health.webhooks = asks.look(there, whose, identity, &found).await;
+    }
+    Ok(health)
+}
+
+/// What it is remembered by.
+fn key<K: Kind>(provider: &Provider<K>) -> String {
+    let namespace = provider.namespace().unwrap_or_default();
+    format!("{namespace}/{}", provider.name_any())
 }
 
 /// Whether the last run ended as it should, so that what it applied is what should be there.
@@ -234,11 +262,10 @@ async fn additional<K: Kind>(
         .map_err(|source| Error::Api("read the ConfigMap with further manifests", source))?;
     let text = found
         .and_then(|map| map.data)
-        .and_then(|mut data| data.remove(key::MANIFESTS));
+        .and_then(|mut data| data.remove(MANIFESTS));
     Ok(match text {
         None => Err(format!(
-            "ConfigMap {namespace}/{name}, which spec.additionalManifests names, has no key {}; make it",
-            key::MANIFESTS
+            "ConfigMap {namespace}/{name}, which spec.additionalManifests names, has no key {MANIFESTS}; make it"
         )),
         Some(text) => Ok(Some(Additional {
             namespace: namespace.to_owned(),

@@ -211,7 +211,11 @@ fn summary(applied: &Applied, observed: &Observed) -> Summary {
             ),
             Some(Ok(health)) => of(
                 Standing::Unhealthy,
-                Reason::NoDeploymentAvailable,
+                if health.stands() {
+                    Reason::WebhookUnavailable
+                } else {
+                    Reason::NoDeploymentAvailable
+                },
                 health.message(),
             ),
             Some(Err(error)) => of(

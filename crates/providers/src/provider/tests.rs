@@ -15,6 +15,7 @@ use crate::{
     health::Health,
     operation::Operation,
     source::{Held, Missing},
+    webhooks::Verdict,
 };
 
 fn core(version: &str) -> CoreProvider {
@@ -335,10 +336,20 @@ fn ready_is_of_everything() {
     let well = Health {
         workloads: 1,
         definitions: 1,
-        waits: Vec::new(),
+        ..Health::default()
     };
     world.health = Some(Ok(well.clone()));
     assert_eq!(told(&world, READY).unwrap(), "True DeploymentAvailable");
+    let silent = Verdict {
+        answering: 3,
+        silent: vec!["Service a/b does not answer".to_owned()],
+        unknown: None,
+    };
+    world.health = Some(Ok(Health {
+        webhooks: silent,
+        ..well.clone()
+    }));
+    assert_eq!(told(&world, READY).unwrap(), "False WebhookUnavailable");
     assert_eq!(
         told(&world, condition::PROVIDER_INSTALLED).unwrap(),
         "True ProviderInstalled"

@@ -30,6 +30,7 @@ fn real_providers_raise_clusters_and_are_upgraded_without_a_gap() {
     }
     management.install(old).unwrap();
     tell("providers are installed");
+    webhooks_have_answered(&management);
     seen_by_clusterctl(&management, old, &[new]);
     management.raise("first").unwrap();
     tell("a cluster is Available");
@@ -44,6 +45,7 @@ fn real_providers_raise_clusters_and_are_upgraded_without_a_gap() {
     all_were_heard(&tallies);
     eprintln!("Windlass was killed at {:#?}", deaths.at.borrow());
     upgraded_once(&management, &deaths);
+    webhooks_have_answered(&management);
     seen_by_clusterctl(&management, new, &["Already", "up", "to", "date"]);
 
     management.begin("second").unwrap();
@@ -58,6 +60,21 @@ fn real_providers_raise_clusters_and_are_upgraded_without_a_gap() {
         words.windows(2).any(|pair| pair == ["True", "Available"]),
         "{tree}"
     );
+}
+
+/// Each provider is Ready by what its webhooks said to the API, too.
+fn webhooks_have_answered(management: &Management) {
+    for provider in PROVIDERS {
+        let title = provider.label();
+        wait_until(&format!("webhooks of {title} to answer"), LIMIT, || {
+            let ready = condition(&get(management, provider)?, "Ready").cloned();
+            let ready = ready.unwrap_or_default();
+            let message = ready["message"].as_str().unwrap_or_default();
+            let is_told = ready["status"] == "True" && message.contains("webhooks answer");
+            Ok(is_told.then_some(()))
+        })
+        .unwrap();
+    }
 }
 
 fn all_were_heard(tallies: &[Tally]) {

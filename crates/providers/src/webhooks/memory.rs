@@ -1,0 +1,158 @@
+//! What was answered, and when it is asked again.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use clusterctl::Provider;
+use controller::backoff::jittered;
+use kube::Client;
+
+use super::{Heard, Verdict, ask, read};
+use crate::{health::Found, rights};
+
+/// How long an answer stands while nothing changes that it depends on: a network's policy is not seen from here.
+const STANDS: Duration = Duration::from_hours(1);
+/// How long until who did not answer is asked again, and the longest that it becomes by doubling.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
+
+/// What the webhooks of providers answered, by provider. They are asked again when their configurations, their definitions, the endpoints
+/// of their Services or the provider's workloads have changed; after growing pauses where one did not answer; and once an hour.
+#[derive(Debug, Default)]
+pub struct Memory(Mutex<HashMap<String, Kept>>);
+
+#[derive(Debug)]
+struct Kept {
+    mark: String,
+    verdict: Verdict,
+    asked: Instant,
+    /// When it is asked again though nothing has changed.
+    pause: Duration,
+    /// How often in a row somebody did not answer.
+    in_vain: u32,
+}
+
+impl Memory {
+    /// How the webhooks of a provider are, which has its namespace there. Whoever has to be asked is.
+    pub async fn look(
+        &self,
+        there: &Client,
+        (key, namespace): (&str, &str),
+        provider: &Provider,
+        found: &Found,
+    ) -> Verdict {
+        let seen = match read(there, found, provider).await {
+            Ok(seen) => seen,
+            Err(error) => {
+                let why = rights::told(&error, provider);
+                return Verdict {
+                    unknown: Some(format!("whether its webhooks answer is not known: {why}")),
+                    ..Verdict::default()
+                };
+            }
+        };
+        if seen.webhooks.is_empty() {
+            self.forget(key);
+            return Verdict::default();
+        }
+        if let Some(verdict) = self.stands(key, &seen.mark) {
+            return verdict;
+        }
+        let heard = ask(there, namespace, &seen.webhooks, &found.definitions).await;
+        self.keep(
+            key,
+            seen.mark,
+            &heard,
+            heard.verdict(&seen.webhooks, provider),
+        )
+    }
+
+    /// What is known of a provider goes with it.
+    pub fn forget(&self, key: &str) {
+        self.all().remove(key);
+    }
+
+    fn stands(&self, key: &str, mark: &str) -> Option<Verdict> {
+        let all = self.all();
+        let kept = all.get(key)?;
+        kept.stands(mark, Instant::now())
+            .then(|| kept.verdict.clone())
+    }
+
+    fn keep(&self, key: &str, mark: String, heard: &Heard, verdict: Verdict) -> Verdict {
+        let mut all = self.all();
+        let before = all.get(key).map_or(0, |kept| kept.in_vain);
+        let is_in_vain = !heard.silent.is_empty() || heard.refused.is_some();
+        let in_vain = if is_in_vain {
+            before.saturating_add(1)
+        } else {
+            0
+        };
+        let kept = Kept {
+            mark,
+            verdict: verdict.clone(),
+            asked: Instant::now(),
+            pause: pause(in_vain),
+            in_vain,
+        };
+        all.insert(key.to_owned(), kept);
+        verdict
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn stands(&self, mark: &str, now: Instant) -> bool {
+        self.mark == mark && now.saturating_duration_since(self.asked) < self.pause
+    }
+}
+
+fn pause(in_vain: u32) -> Duration {
+    match in_vain.checked_sub(1) {
+        None => jittered(STANDS),
+        Some(again) => PAUSE
+            .0
+            .saturating_mul(2_u32.saturating_pow(again))
+            .min(PAUSE.1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_stands_for_an_hour_unless_something_changes_and_silence_for_ever_longer_moments() {
+        let kept = |in_vain| Kept {
+            mark: "a".to_owned(),
+            verdict: Verdict::default(),
+            asked: Instant::now(),
+            pause: pause(in_vain),
+            in_vain,
+        };
+        let after = |kept: &Kept, mark: &str, seconds| {
+            kept.stands(mark, kept.asked + Duration::from_secs(seconds))
+        };
+        let answered = kept(0);
+        assert!(after(&answered, "a", 44 * 60));
+        assert!(!after(&answered, "a", 76 * 60));
+        assert!(!after(&answered, "b", 1), "something has changed");
+        for (in_vain, seconds) in [
+            (1, 5),
+            (2, 10),
+            (3, 20),
+            (7, 300),
+            (40, 300),
+            (u32::MAX, 300),
+        ] {
+            let silent = kept(in_vain);
+            assert!(after(&silent, "a", seconds - 1), "{in_vain}");
+            assert!(!after(&silent, "a", seconds), "{in_vain}");
+        }
+    }
+}
