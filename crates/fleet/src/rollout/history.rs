@@ -85,14 +85,14 @@ pub(super) fn remembered(known: &[RolloutRecord], ended: RolloutRecord) -> Vec<R
     history
 }
 
-/// What a person wants taken back that has ended, or why it is not. None: nothing, or it was taken back already.
+/// What a person wants taken back that has ended, or why it is not. None: nothing, or it was taken back already, or given up.
 pub(crate) fn asked(rollout: &Rollout) -> Option<Result<Taken, String>> {
     let control = rollout.spec.control.as_ref()?;
     let run = control.run.as_ref()?;
     let status = rollout.status.as_ref()?;
     let mut history = status.history.iter();
     let is_asked = control.state == Some(RolloutState::RolledBack)
-        && history.any(|record| record.id == *run)
+        && history.any(|record| record.id == *run && record.phase != GIVEN_UP)
         && taken_back(status, run).is_none();
     is_asked.then(|| taken(status, run))
 }
@@ -119,6 +119,12 @@ pub(crate) fn taken(status: &RolloutStatus, run: &str) -> Result<Taken, String> 
     }
     if let Some(back) = taken_back(status, run) {
         return Err(format!("run {run} was taken back{back}"));
+    }
+    if first.is_some_and(|record| record.phase == GIVEN_UP) {
+        return Err(format!(
+            "run {run} gave way to an edit when it was to be taken back and could not be: name an earlier run, or edit the inventory for another \
+             revision"
+        ));
     }
     let mut taken = Taken {
         run: run.to_owned(),
@@ -214,6 +220,8 @@ fn ids(history: &[RolloutRecord]) -> String {
     }
 }
 
+/// How a run ended that was to be taken back, could not be, and gave way to an edit: the request, which still stands, is over with it.
+pub(super) const GIVEN_UP: RolloutPhase = RolloutPhase::Aborted;
 /// How many records are kept, by the schema of the status.
 const MOST_RECORDS: usize = 10;
 /// Of how many runs it is kept what the clusters were before: each holds a FleetRevision of each of them.
