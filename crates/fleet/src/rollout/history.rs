@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use api::inventory::{
-    MemberPhase, Rollout, RolloutChange, RolloutPhase, RolloutRecord, RolloutRun, RolloutState,
-    RolloutStatus,
+    MemberPhase, Rollout, RolloutChange, RolloutMember, RolloutPhase, RolloutRecord, RolloutRun,
+    RolloutState, RolloutStatus,
 };
 
 use super::engine;
@@ -32,7 +32,7 @@ impl Taken {
             run: run.id.clone(),
             ..Self::default()
         };
-        taken.add(&changes(run));
+        taken.add(&changes(run, engine::has_begun));
         taken
     }
 
@@ -69,7 +69,7 @@ pub(super) fn record(
         approvals: run.approvals.clone(),
         rolls_back: run.rolls_back.clone(),
         sources: sources.cloned(),
-        clusters: changes(run),
+        clusters: changes(run, may_have_changed),
     }
 }
 
@@ -197,13 +197,16 @@ fn taken_back(status: &RolloutStatus, run: &str) -> Option<String> {
     is_back.then(String::new)
 }
 
-/// What a run has made of the clusters that it has begun.
-fn changes(run: &RolloutRun) -> Vec<RolloutChange> {
-    let begun = run
-        .clusters
-        .iter()
-        .filter(|member| engine::has_begun(member));
-    let changes = begun.map(|member| RolloutChange {
+/// Whether a run may have made something of a cluster. One that was skipped may have failed before that; where it was never begun it is what it
+/// was, and no way back touches it.
+fn may_have_changed(member: &RolloutMember) -> bool {
+    engine::has_begun(member) || member.phase == MemberPhase::Skipped
+}
+
+/// What a run has made of these of its clusters.
+fn changes(run: &RolloutRun, of: impl Fn(&RolloutMember) -> bool) -> Vec<RolloutChange> {
+    let members = run.clusters.iter().filter(|member| of(member));
+    let changes = members.map(|member| RolloutChange {
         name: member.name.clone(),
         before: member.before.clone(),
         revision: member.revision.clone(),

@@ -71,7 +71,9 @@ pub(super) async fn roll_back(global: &Global, options: &RollBack) -> anyhow::Re
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let control = control(rollout.spec.control.clone(), run, &skip);
+    let known = rollout.spec.control.clone();
+    let known = known.filter(|_| back.is_under_way);
+    let control = control(known, run, &skip);
     let effect = if back.is_under_way {
         format!(
             "ends run {run}, and takes back what it has begun; kubectl get rollouts says how it goes"
@@ -93,7 +95,8 @@ fn chosen<'a>(options: &RollBack, run: &'a str) -> Vec<&'a str> {
     }
 }
 
-/// What is asked for: of the same run, with what was said of it before.
+/// What is asked for: of the same run, with what was said of it while it was under way. What was left out of a run that has ended may have
+/// failed in it, and goes back with it.
 fn control(known: Option<RolloutControl>, run: &str, skip: &BTreeSet<String>) -> RolloutControl {
     let known = known.filter(|known| known.run.as_deref() == Some(run));
     let mut control = known.unwrap_or_default();

@@ -511,6 +511,33 @@ fn a_run_that_ended_is_taken_back_canary_first_and_wave_by_wave() {
 }
 
 #[test]
+fn what_failed_and_was_skipped_goes_back_with_its_run() {
+    let mut rollout = rollout(json!({"canary": {"count": 0}, "soak": "0s"}));
+    fail_and_skip_a1(&mut rollout, &known(&[("a1", "1", "2"), ("b1", "1", "2")]));
+    // It had its revision when it failed.
+    let brought = known(&[("a1", "2", "2"), ("b1", "2", "2")]);
+    for _ in 0..4 {
+        pass(&mut rollout, &brought);
+    }
+    let first = rollout.status.clone().unwrap().history[0].clone();
+    assert_eq!((first.phase, first.done), (RolloutPhase::Succeeded, 1));
+    let mut at_once = rollout.clone();
+    roll_back(&mut at_once, &first.id, &[]);
+    let back = pass(&mut at_once, &brought);
+    assert_eq!(phases(&back), "a1=Pending@1 b1=Pending@1");
+    // With a later run it goes to what it was before both, not to what failed.
+    let edited = known(&[("a1", "2", "3"), ("b1", "2", "3")]);
+    pass(&mut rollout, &edited);
+    let through = known(&[("a1", "3", "3"), ("b1", "3", "3")]);
+    for _ in 0..6 {
+        pass(&mut rollout, &through);
+    }
+    roll_back(&mut rollout, &first.id, &[]);
+    let back = pass(&mut rollout, &through);
+    assert_eq!(phases(&back), "a1=Pending@1 b1=Pending@1");
+}
+
+#[test]
 fn a_canary_that_fails_on_the_way_back_halts_it() {
     let (mut rollout, id) = ended(json!({"soak": "0s"}));
     roll_back(&mut rollout, &id, &[]);
