@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::{
     inventory::{FleetCluster, FleetSecret, MOST_SECRETS, ROLLS_ANNOTATION, SECRETS_ANNOTATION},
-    secrets::{KEY_DIGITS, REFRESH_ANNOTATION},
+    secrets::{KEY_DIGITS, MOUNT, REFRESH_ANNOTATION},
 };
 use controller::stream::{in_namespace, readable};
 use kube::{
@@ -122,10 +122,8 @@ fn place(spec: &Value) -> Option<String> {
         &spec["path"],
     ];
     let [address, namespace, mount, path] = parts.map(|part| part.as_str().unwrap_or_default());
-    let mount = if mount.is_empty() { "secret" } else { mount };
-    let parts = [address, namespace, mount, path];
-    let parts = parts.into_iter().filter(|part| !part.is_empty());
-    Some(parts.collect::<Vec<_>>().join("/"))
+    let mount = if mount.is_empty() { MOUNT } else { mount };
+    Some(api::secrets::place(address, namespace, mount, path))
 }
 
 /// The version that was read of what a VaultSecret says now, while it can be.
