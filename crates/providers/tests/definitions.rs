@@ -12,6 +12,7 @@ use kube::{
 use providers::{
     definitions::{self, RemoveError},
     names::COMPONENTS_MANAGER,
+    stand::Stand,
 };
 use serde_json::{Value, json};
 
@@ -130,4 +131,32 @@ async fn a_definition_goes_when_nothing_is_of_it_and_nobody_else_keeps_it() {
     define(&client, "Boat", &label, &json!({})).await;
     let refused = definitions::remove(&client, &found[0]).await.unwrap_err();
     assert!(matches!(refused, RemoveError::Replaced(_)), "{refused}");
+}
+
+#[tokio::test]
+async fn a_kind_that_is_not_served_hides_no_provider_of_another_one() {
+    let data = tempfile::tempdir().unwrap();
+    let mut crds = api::provider::provider_definitions();
+    crds.retain(|definition| definition.spec.names.kind != "CoreProvider");
+    let options = kapi::Options {
+        data_dir: data.path().to_owned(),
+        crds,
+        listen: None,
+    };
+    let server = kapi::Server::open(options).await.unwrap();
+    let client = Client::new(server.router(), "default");
+    let kind = GroupVersionKind::gvk(
+        "operator.cluster.x-k8s.io",
+        "v1alpha2",
+        "InfrastructureProvider",
+    );
+    let resource = ApiResource::from_gvk(&kind);
+    let api: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &resource);
+    let boat = DynamicObject::new("boat", &resource);
+    api.create(&PostParams::default(), &boat).await.unwrap();
+    let stands = Stand::all_served(&client).await.unwrap();
+    let titles: Vec<_> = stands.iter().map(Stand::title).collect();
+    assert_eq!(titles, ["InfrastructureProvider default/boat"]);
+    let unread = Stand::all(&client).await.unwrap_err();
+    assert_eq!(unread.what, "list CoreProvider objects");
 }
