@@ -11,6 +11,7 @@ use api::inventory::{
 };
 
 use super::engine;
+use crate::names;
 
 /// What is taken back: a run, and those that came after it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -85,6 +86,23 @@ pub(super) fn remembered(known: &[RolloutRecord], ended: RolloutRecord) -> Vec<R
     history
 }
 
+/// Forgets what clusters were before the oldest runs, for as long as all of it is more than is kept in one object. Of a run in which none was
+/// done it stays: without that it would look like one that has changed nothing.
+pub(super) fn fit(status: &mut RolloutStatus) {
+    let is_large = |status: &RolloutStatus| {
+        serde_json::to_vec(status).is_ok_and(|text| text.len() > names::LARGEST_RECORD)
+    };
+    while is_large(status) {
+        let mut oldest = status.history.iter_mut().rev();
+        let has_much = |record: &&mut RolloutRecord| record.done > 0 && !record.clusters.is_empty();
+        let Some(oldest) = oldest.find(has_much) else {
+            return;
+        };
+        oldest.sources = None;
+        oldest.clusters.clear();
+    }
+}
+
 /// What a person wants taken back that has ended, or why it is not. None: nothing, or it was taken back already, or given up.
 pub(crate) fn asked(rollout: &Rollout) -> Option<Result<Taken, String>> {
     let control = rollout.spec.control.as_ref()?;
@@ -134,7 +152,7 @@ pub(crate) fn taken(status: &RolloutStatus, run: &str) -> Result<Taken, String> 
     for record in later.iter().rev() {
         if place >= KEPT || record.done > 0 && record.clusters.is_empty() {
             return Err(format!(
-                "what the clusters were before run {} is not kept any more: the last {KEPT} runs can be taken back; edit the inventory for \
+                "what the clusters were before run {} is not kept any more: at most the last {KEPT} runs can be taken back; edit the inventory for \
                  another revision",
                 record.id
             ));
@@ -342,5 +360,34 @@ mod tests {
         );
         assert_eq!(revisions(&status, "a").count(), 6);
         assert_eq!(revisions(&status, "b").count(), 0);
+    }
+
+    #[test]
+    fn what_would_be_too_large_to_be_kept_is_of_the_newest_runs_alone() {
+        let of = |clusters: usize, digits: &str| {
+            let name = |number: usize| format!("{number:0250}");
+            let names: Vec<_> = (0..clusters).map(name).collect();
+            let clusters = names.iter().map(|name| (name.as_str(), digits, digits));
+            let clusters: Vec<_> = clusters.collect();
+            let mut status = status(&json!([
+                ended("r3", &clusters),
+                ended("r2", &clusters),
+                ended("r1", &clusters),
+                ended("r0", &[]),
+            ]));
+            status.history[1].done = 0;
+            fit(&mut status);
+            let text = serde_json::to_vec(&status).unwrap();
+            let records = status.history.iter();
+            let left = records.filter(|record| !record.clusters.is_empty());
+            let left: Vec<_> = left.map(|record| record.id.clone()).collect();
+            (left, text.len() <= names::LARGEST_RECORD)
+        };
+        let digits = "0".repeat(32);
+        let all = ["r3", "r2", "r1"].map(ToOwned::to_owned);
+        assert_eq!(of(100, "0123456789"), (all.to_vec(), true));
+        assert_eq!(of(1000, &digits), (all[..2].to_vec(), true));
+        // Of one in which nothing was done it stays.
+        assert_eq!(of(2000, &digits), (all[1..2].to_vec(), true));
     }
 }
