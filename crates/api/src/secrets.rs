@@ -45,6 +45,17 @@ pub const REFRESH_ANNOTATION: &str = "secrets.windlass.dev/refresh";
 /// names them no longer. Whoever writes it knows of somebody who still reads them.
 pub const KEEP_KEYS_ANNOTATION: &str = "secrets.windlass.dev/keep-keys";
 
+/// Where an engine is mounted if nobody says it.
+pub const MOUNT: &str = "secret";
+
+/// Where a secret is in Vault, by its server, namespace, mount and path: one text for one place. Where a mount ends does not show, for the
+/// same secret is read as `a/b` of the mount `kv` and as `b` of the mount `kv/a`.
+pub fn place(address: &str, namespace: &str, mount: &str, path: &str) -> String {
+    let parts = [address, namespace, mount, path].into_iter();
+    let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
+    parts.join("/")
+}
+
 /// The definitions of the kinds that make Secrets.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
     vec![VaultSecret::crd()]

@@ -33,7 +33,7 @@ use crate::{
 };
 
 mod apply;
-mod away;
+pub(crate) mod away;
 mod before;
 mod birth;
 mod health;

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use api::{
     Cluster, ClusterNode,
     inventory::{
-        ClusterTemplate, Customer, Environment, FLEET_CLUSTER_ANNOTATION, FleetCluster,
-        FleetRevision, Hierarchy, InfraProvider, LEVEL_LABEL, Rollout, Site,
+        ClusterTemplate, Customer, Environment, FleetCluster, FleetRevision, Hierarchy,
+        InfraProvider, LEVEL_LABEL, Rollout, Site,
     },
     secrets::VaultSecret,
 };
@@ -17,7 +17,14 @@ use controller::{
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{api::ObjectMeta, core::DeserializeGuard, runtime::reflector::ObjectRef};
 
-use crate::{cluster, inventories::Inventories, rollout};
+use crate::{
+    cluster::{
+        self,
+        away::{self, owner_of},
+    },
+    inventories::Inventories,
+    rollout,
+};
 
 /// How the controllers work.
 #[derive(Clone, Copy, Debug)]
@@ -82,8 +89,18 @@ pub fn operate(manager: &mut Manager, options: Options) {
     nodes.on_gone(wakes_owner(&wake_ups));
     let mut controller = manager.controller(&own, reads::wish);
     if let Some(vault_secrets) = &vault_secrets {
-        vault_secrets.on_gone(wakes_owner(&wake_ups));
-        controller = controller.woken_by(vault_secrets, said, owner);
+        let known = revisions.store();
+        let gone = wake_ups.clone();
+        vault_secrets.on_gone(move |meta| {
+            if let Some(owner) = away::owner(&known, meta) {
+                gone.wake(&owner);
+            }
+        });
+        let known = revisions.store();
+        controller = controller.woken_by(vault_secrets, said, move |object| {
+            let (namespace, name) = away::owner(&known, kube::Resource::meta(object))?;
+            Some(ObjectRef::new(&name).within(&namespace))
+        });
     }
     controller
         .woken_by(&hierarchies, reads::wish, own.in_namespace_of())
@@ -155,10 +172,4 @@ fn wakes_owner(wake_ups: &WakeUps) -> impl Fn(&ObjectMeta) + Send + Sync + use<>
             wake_ups.wake(&owner);
         }
     }
-}
-
-fn owner_of(meta: &ObjectMeta) -> Option<(String, String)> {
-    let owner = meta.annotations.as_ref()?.get(FLEET_CLUSTER_ANNOTATION)?;
-    let (namespace, name) = owner.split_once('/')?;
-    Some((namespace.to_owned(), name.to_owned()))
 }

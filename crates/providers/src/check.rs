@@ -25,6 +25,7 @@ use crate::{
 };
 
 pub use among::{Other, Waiting, among};
+pub use source::without_user;
 
 /// Something that is wrong, and the reason under which it is told.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -33,7 +33,7 @@ mod steps;
 mod takeover;
 
 pub(crate) use migrate::resource;
-pub(crate) use takeover::keeper;
+pub(crate) use takeover::{keeper, keeper_beside};
 
 /// Executes runs of providers.
 #[derive(Clone, Copy, Debug)]

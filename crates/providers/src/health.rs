@@ -270,8 +270,19 @@ pub async fn objects(client: &Client, manifest_label: &str) -> Result<Vec<String
     Ok(lines.into_iter().flatten().collect())
 }
 
-/// The objects of a definition: their kind, the first ones, and how many more.
-pub(crate) async fn of_definition(
+/// The objects of a definition: their kind, the first ones, and how many more. What is not served has none that anybody could see.
+async fn of_definition(
+    client: &Client,
+    definition: &CustomResourceDefinition,
+) -> Result<Option<String>, kube::Error> {
+    match of_served(client, definition).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        found => found,
+    }
+}
+
+/// The same of one that is served: an API that knows nothing of its objects is an error.
+pub(crate) async fn of_served(
     client: &Client,
     definition: &CustomResourceDefinition,
 ) -> Result<Option<String>, kube::Error> {
@@ -292,10 +303,9 @@ pub(crate) async fn of_definition(
         plural: spec.names.plural.clone(),
     };
     let api: Api<kube::core::DynamicObject> = Api::all_with(client.clone(), &resource);
-    let first = match api.list_metadata(&ListParams::default().limit(SHOWN)).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
-        found => found?,
-    };
+    let first = api
+        .list_metadata(&ListParams::default().limit(SHOWN))
+        .await?;
     if first.items.is_empty() {
         return Ok(None);
     }

@@ -83,13 +83,36 @@ impl Stand {
     ///
     /// The API refuses or does not answer.
     pub async fn all(client: &Client) -> Result<Vec<Self>, Unread> {
-        let mut all = of_kind::<Core>(client).await?;
-        all.extend(of_kind::<Bootstrap>(client).await?);
-        all.extend(of_kind::<ControlPlane>(client).await?);
-        all.extend(of_kind::<Infrastructure>(client).await?);
-        all.extend(of_kind::<Ipam>(client).await?);
-        all.extend(of_kind::<RuntimeExtension>(client).await?);
-        all.extend(of_kind::<Addon>(client).await?);
+        Self::all_but(client, |_| false).await
+    }
+
+    /// Every provider of the kinds that the API serves: of the others there is none.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer.
+    pub async fn all_served(client: &Client) -> Result<Vec<Self>, Unread> {
+        let is_unserved =
+            |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 404);
+        Self::all_but(client, is_unserved).await
+    }
+
+    /// Every provider, but for kinds that are not read for such a reason.
+    async fn all_but(
+        client: &Client,
+        is_none: impl Fn(&kube::Error) -> bool,
+    ) -> Result<Vec<Self>, Unread> {
+        let known = |found: Result<Vec<Self>, Unread>| match found {
+            Err(unread) if is_none(&unread.source) => Ok(Vec::new()),
+            found => found,
+        };
+        let mut all = known(of_kind::<Core>(client).await)?;
+        all.extend(known(of_kind::<Bootstrap>(client).await)?);
+        all.extend(known(of_kind::<ControlPlane>(client).await)?);
+        all.extend(known(of_kind::<Infrastructure>(client).await)?);
+        all.extend(known(of_kind::<Ipam>(client).await)?);
+        all.extend(known(of_kind::<RuntimeExtension>(client).await)?);
+        all.extend(known(of_kind::<Addon>(client).await)?);
         Ok(all)
     }
 

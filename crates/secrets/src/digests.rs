@@ -97,19 +97,14 @@ pub fn of(
 }
 
 /// The digest of all that a place in Vault holds: who has read the same there has the same, whatever they made of it.
-pub fn of_contents(
-    key: &[u8],
-    place: &[&str],
-    fields: &BTreeMap<String, Vec<u8>>,
-) -> Option<String> {
+pub fn of_contents(key: &[u8], place: &str, fields: &BTreeMap<String, Vec<u8>>) -> Option<String> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
     let fields = fields
         .iter()
         .flat_map(|(name, value)| [name.as_bytes(), value]);
-    let place = place.iter().map(|part| part.as_bytes());
     // No value of a Secret is digested with a beginning like this one: its namespace has no such sign.
     mac.update(b"//");
-    for part in place.chain(fields) {
+    for part in std::iter::once(place.as_bytes()).chain(fields) {
         // Where one ends is part of it.
         mac.update(&u64::try_from(part.len()).ok()?.to_be_bytes());
         mac.update(part);
@@ -154,7 +149,8 @@ mod tests {
                 .collect()
         };
         let contents = |key: &[u8], path, pairs: &[(&str, &str)]| {
-            of_contents(key, &["https://v:8200", "", "kv", path], &fields(pairs)).unwrap()
+            let place = api::secrets::place("https://v:8200", "", "kv", path);
+            of_contents(key, &place, &fields(pairs)).unwrap()
         };
         let all = contents(&[7; LENGTH], "a", &[("one", "x"), ("two", "y")]);
         assert_eq!((all.len(), &all[..KEY_DIGITS]), (16, &one[..KEY_DIGITS]));
@@ -167,6 +163,13 @@ mod tests {
         ] {
             assert_ne!(all, other);
         }
+        // By whichever mount it is named.
+        let below = |mount, path| {
+            let place = api::secrets::place("https://v:8200", "team", mount, path);
+            of_contents(&[7; LENGTH], &place, &fields(&[("one", "x")])).unwrap()
+        };
+        assert_eq!(below("kv", "a/b"), below("kv/a", "b"));
+        assert_ne!(below("kv", "a/b"), below("kv", "a"));
         let many = (0..200).map(|number| (format!("{number:03}"), Vec::new()));
         assert_eq!(of(&[7; LENGTH], ("n", "a"), &many.collect()).len(), MOST);
     }

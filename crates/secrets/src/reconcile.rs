@@ -8,7 +8,7 @@ use std::{
 
 use api::secrets::{
     ADDRESS_ANNOTATION, AUDIENCE_ANNOTATION, AppRoleAuth, Auth, CREDENTIALS_TYPE,
-    KEEP_KEYS_ANNOTATION, KeyRef, KubernetesAuth, OWN_SUFFIXES, SERVICE_ACCOUNT, SecretType,
+    KEEP_KEYS_ANNOTATION, KeyRef, KubernetesAuth, MOUNT, OWN_SUFFIXES, SERVICE_ACCOUNT, SecretType,
     TokenAuth, VaultSecret, VaultSecretSpec, VaultSecretStatus,
 };
 use controller::{
@@ -289,8 +289,9 @@ fn contents(key: &[u8], spec: &VaultSecretSpec, held: &Held) -> Option<String> {
         return None;
     }
     let namespace = spec.vault.namespace.as_deref().unwrap_or_default();
-    let mount = spec.mount.as_deref().unwrap_or("secret");
-    let place = [&spec.vault.address, namespace, mount, &spec.path];
+    let mount = spec.mount.as_deref().unwrap_or(MOUNT);
+    // As who compares them has it: what is one place there is one here.
+    let place = api::secrets::place(&spec.vault.address, namespace, mount, &spec.path);
     digests::of_contents(key, &place, &held.fields)
 }
 
@@ -303,7 +304,7 @@ async fn read(
     context: &Context,
 ) -> Result<(Held, Option<Duration>), Trouble> {
     let spec = &object.spec;
-    let mount = spec.mount.as_deref().unwrap_or("secret");
+    let mount = spec.mount.as_deref().unwrap_or(MOUNT);
     let engine = spec.engine.unwrap_or_default();
     let mut refused = None;
     loop {

@@ -85,6 +85,11 @@ impl Global {
     pub(crate) fn carried_out(&self) -> Typed {
         self.typed.clone().carried_out()
     }
+
+    /// The same with these options too, so that it does not choose anew what it has chosen by itself.
+    pub(crate) fn carried_out_with(&self, options: &[&str]) -> Typed {
+        self.typed.clone().and(options).carried_out()
+    }
 }
 
 impl Typed {
@@ -114,6 +119,7 @@ mod tests {
         let was = "confirm: None";
         let is = r#"confirm: Some("first")"#;
         let carried_out: Lacking = Global::carried_out;
+        let chosen: Lacking = |global| global.carried_out_with(&["--before", "r2"]);
         let both: Lacking = |global| {
             global
                 .confirmed_too(&["core".to_owned(), "ipam-x".to_owned()])
@@ -173,6 +179,14 @@ mod tests {
                 "windlass component upgrade etcd first",
                 carried_out,
                 ("yes: false", "yes: true"),
+            ),
+            (
+                "windlass inventory rollback --skip shop",
+                chosen,
+                (
+                    r#"before: None, skip: ["shop"], yes: false"#,
+                    r#"before: Some("r2"), skip: ["shop"], yes: true"#,
+                ),
             ),
             (
                 "windlass providers upgrade --to core=v1.2.3",

@@ -4,7 +4,10 @@
 
 use std::net::SocketAddr;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::{
+    api::core::v1::Namespace,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kapi::{Options, Server};
 use kube::{
     Api, Client,
@@ -199,4 +202,45 @@ async fn definitions_stay_unless_they_are_asked_for_and_may_go_later() {
     assert!(!world.is_defined("Boat").await);
     let (done, said) = world.delete(&both).await;
     assert!(!done && said.contains("nothing is left of it"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_deleted_of_a_provider_that_is_installed_from_another_namespace_too() {
+    let world = World::start().await;
+    world.define("Boat", &json!({})).await;
+    let namespaces = Api::<Namespace>::all(world.client.clone());
+    let namespace = serde_json::from_value(json!({"metadata": {"name": "harbour"}})).unwrap();
+    let made = namespaces.create(&PostParams::default(), &namespace).await;
+    made.unwrap();
+    let kind = GroupVersionKind::gvk(
+        "operator.cluster.x-k8s.io",
+        "v1alpha2",
+        "InfrastructureProvider",
+    );
+    let resource = ApiResource::from_gvk(&kind);
+    let providers = ["default", "harbour"].map(|namespace| {
+        Api::<DynamicObject>::namespaced_with(world.client.clone(), namespace, &resource)
+    });
+    for api in &providers {
+        let provider = DynamicObject::new("boat", &resource);
+        api.create(&PostParams::default(), &provider).await.unwrap();
+    }
+    let both = ["--include-crds", "--confirm", "boat-and-1-definition"];
+    let (done, said) = world.delete(&both).await;
+    assert!(!done, "{said}");
+    let why =
+        "nothing was done: the definitions are those of InfrastructureProvider harbour/boat too";
+    assert!(said.contains(why), "{said}");
+    for api in &providers {
+        assert!(api.get_opt("boat").await.unwrap().is_some());
+    }
+    // The one goes without them, and the other with them.
+    let (done, said) = world.delete(&["--confirm", "boat"]).await;
+    assert!(done, "{said}");
+    let of_harbour = [&["--namespace", "harbour"][..], &both].concat();
+    let (done, said) = world.delete(&of_harbour).await;
+    assert!(done, "{said}");
+    assert!(said.contains("Ctrl-C leaves the definitions"), "{said}");
+    assert!(!said.contains("and not what is done"), "{said}");
+    assert!(!world.is_defined("Boat").await);
 }

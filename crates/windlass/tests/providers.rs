@@ -267,11 +267,20 @@ fn a_release_is_kept_as_the_server_at_an_address_has_it() {
             "https://169.254.169.254/a/b/releases",
             "169.254.169.254",
         ),
+        (
+            "boat",
+            "https://bot:hush@127.0.0.1/a/b/releases",
+            "--url is \"https://...@127.0.0.1/a/b/releases\": releases are at an address that holds no credentials",
+        ),
     ] {
         let arguments = ["--infrastructure", provider, "--url", url];
         let error = preloaded(&arguments, &authority).unwrap_err();
         assert!(error.contains(said), "{url}: {error}");
+        assert!(!error.contains("hush"), "{error}");
     }
+    let oci = ["--infrastructure", "boat", "--oci", "bot:hush@127.0.0.1/a"];
+    let error = preloaded(&oci, &authority).unwrap_err();
+    assert!(error.contains("--oci ...@127.0.0.1/a"), "{error}");
     assert!(server.asked() > asked, "a version is looked for");
     let both = ["--infrastructure", "boat", "--url", &github, "--from", "."];
     let error = preloaded(&both, &authority).unwrap_err();

@@ -466,7 +466,7 @@ pub struct RolloutRecord {
     /// What clusters inherited from before it: a FleetRevision of the Rollout. Of the last three runs.
     #[schemars(length(max = 32))]
     pub sources: Option<String>,
-    /// The clusters that it has begun. Of the last three runs: those can be taken back.
+    /// The clusters that it has begun, and those that were skipped. Of the last three runs: those can be taken back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000))]
     pub clusters: Vec<RolloutChange>,

@@ -32,6 +32,9 @@ pub enum InvalidLocation {
     /// Another protocol.
     #[error("begins with https://")]
     Protocol,
+    /// A user before the host.
+    #[error("holds no credentials, for whoever reads it reads them")]
+    Credentials,
     /// Nothing behind the host.
     #[error("has a path behind its host")]
     NoPath,
@@ -54,6 +57,10 @@ impl Location {
         let rest = url
             .strip_prefix("https://")
             .ok_or(InvalidLocation::Protocol)?;
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        if authority.contains('@') {
+            return Err(InvalidLocation::Credentials);
+        }
         if rest.contains(['?', '#']) {
             return Err(InvalidLocation::Query);
         }
@@ -215,6 +222,8 @@ mod tests {
             ("https:///b", InvalidLocation::NoPath),
             ("https://a//", InvalidLocation::NoPath),
             ("https://a/b?token=c", InvalidLocation::Query),
+            ("https://bot:token@a/b", InvalidLocation::Credentials),
+            ("https://token@a/b?c", InvalidLocation::Credentials),
             (
                 "https://a/b/components.yaml",
                 InvalidLocation::FileWithoutVersion,
@@ -222,6 +231,7 @@ mod tests {
         ] {
             assert_eq!(Location::parse(url), Err(why), "{url}");
         }
+        assert!(Location::parse("https://a/b@c/d").is_ok());
     }
 
     #[test]

@@ -2,17 +2,24 @@
 //!
 //! A Vault that is away or sealed rolls nothing: what was read last counts, and a roll-out that needs something new of it waits. That may
 //! last, and is nobody's fault but one that a person can end; so the FleetCluster says since when, for which VaultSecrets, and what to do.
-//! It is what these say of themselves, by the watch of the operator that works on them. Without that watch nothing is said.
+//! It is what these say of themselves, by the watch of the operator that works on them. Without that watch nothing is said. Whom one was made
+//! for its annotation says, which anybody may write in a namespace of theirs: those count that a revision of the cluster has.
+
+use std::collections::BTreeSet;
 
 use api::{
-    inventory::{FLEET_CLUSTER_ANNOTATION, FleetCluster},
+    inventory::{FLEET_CLUSTER_ANNOTATION, FleetCluster, FleetRevision},
     secrets::VaultSecret,
 };
-use controller::{Conditions, Status, stream::readable};
+use controller::{
+    Conditions, Status,
+    stream::{in_namespace, readable},
+};
 use futures::FutureExt;
-use kube::ResourceExt;
+use kube::{ResourceExt, api::ObjectMeta, core::DeserializeGuard, runtime::reflector::Store};
+use serde_json::Value;
 
-use super::{Context, own};
+use super::{Context, part};
 
 /// Whether Vault can be asked.
 #[derive(Debug, Default, Eq, PartialEq)]
@@ -48,13 +55,62 @@ pub(super) fn look(cluster: &FleetCluster, context: &Context) -> Vault {
     if !is_read {
         return Vault::Unknown;
     }
-    let owner = own(cluster);
+    let owner = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+    let names = names(&context.revisions, &owner);
     let all = store.state_filter(|object| {
-        let annotations = kube::Resource::meta(object).annotations.as_ref();
-        let of = annotations.and_then(|them| them.get(FLEET_CLUSTER_ANNOTATION));
-        of.is_some_and(|of| owner == of.as_str())
+        let meta = kube::Resource::meta(object);
+        owner_of(meta).as_ref() == Some(&owner) && is_one(meta, &names)
     });
     away(all.iter().filter_map(|object| readable(object)))
+}
+
+/// The FleetCluster that a VaultSecret was made for, if a revision of that has it.
+pub(crate) fn owner(
+    revisions: &Store<DeserializeGuard<FleetRevision>>,
+    meta: &ObjectMeta,
+) -> Option<(String, String)> {
+    let owner = owner_of(meta)?;
+    is_one(meta, &names(revisions, &owner)).then_some(owner)
+}
+
+/// The FleetCluster that an object says it was made for: its namespace and name.
+pub(crate) fn owner_of(meta: &ObjectMeta) -> Option<(String, String)> {
+    let owner = meta.annotations.as_ref()?.get(FLEET_CLUSTER_ANNOTATION)?;
+    let (namespace, name) = owner.split_once('/')?;
+    Some((namespace.to_owned(), name.to_owned()))
+}
+
+/// The VaultSecrets that the kept revisions of a cluster have: their namespaces and names.
+fn names(
+    revisions: &Store<DeserializeGuard<FleetRevision>>,
+    owner: &(String, String),
+) -> BTreeSet<(String, String)> {
+    let records = in_namespace(revisions, &owner.0);
+    named(records.iter().filter_map(|record| readable(record)), owner)
+}
+
+/// The same. Pure.
+fn named<'a>(
+    records: impl Iterator<Item = &'a FleetRevision>,
+    (namespace, cluster): &(String, String),
+) -> BTreeSet<(String, String)> {
+    let own = records.filter(|record| record.spec.cluster == *cluster);
+    let objects = own.flat_map(|record| &record.spec.objects);
+    let secrets = objects.filter(|object| {
+        let text = |key: &str| object.get(key).and_then(Value::as_str);
+        text("apiVersion") == Some(part::VAULT_SECRETS) && text("kind") == Some("VaultSecret")
+    });
+    let names = secrets.filter_map(|object| {
+        let metadata = object.get("metadata")?;
+        let place = metadata["namespace"].as_str().unwrap_or(namespace);
+        Some((place.to_owned(), metadata["name"].as_str()?.to_owned()))
+    });
+    names.collect()
+}
+
+fn is_one(meta: &ObjectMeta, names: &BTreeSet<(String, String)>) -> bool {
+    let place = meta.namespace.clone().zip(meta.name.clone());
+    place.is_some_and(|place| names.contains(&place))
 }
 
 /// What VaultSecrets say. Pure.
@@ -112,7 +168,7 @@ const MOST_NAMED: usize = 8;
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -166,6 +222,48 @@ mod tests {
             .collect();
         let (_, message) = told(&many).unwrap();
         assert!(message.contains(" and 22 more cannot be read"), "{message}");
+    }
+
+    #[test]
+    fn who_names_a_cluster_that_does_not_have_it_speaks_for_nobody() {
+        let object = |name: &str, namespace: Value| {
+            json!({
+                "apiVersion": part::VAULT_SECRETS, "kind": "VaultSecret",
+                "metadata": {"name": name, "namespace": namespace},
+            })
+        };
+        let record = |cluster: &str, objects: Value| -> FleetRevision {
+            serde_json::from_value(json!({
+                "apiVersion": "inventory.windlass.dev/v1alpha1", "kind": "FleetRevision", "metadata": {"name": cluster},
+                "spec": {"cluster": cluster, "revision": "r", "objects": objects},
+            }))
+            .unwrap()
+        };
+        let cluster = json!({
+            "apiVersion": "kubespray.k8s.io/v1alpha1", "kind": "Cluster", "metadata": {"name": "b", "namespace": "shop"},
+        });
+        let here = object("beside", Value::Null);
+        let records = [
+            record("shop", json!([object("a", json!("shop")), here, cluster])),
+            record("billing", json!([object("c", json!("shop"))])),
+        ];
+        let owner = ("fleet".to_owned(), "shop".to_owned());
+        let names = named(records.iter(), &owner);
+        for (namespace, name, is) in [
+            ("shop", "a", true),
+            ("fleet", "beside", true),
+            // Of a namespace of somebody else, of another kind and of another cluster.
+            ("theirs", "a", false),
+            ("shop", "b", false),
+            ("shop", "c", false),
+        ] {
+            let meta = json!({
+                "name": name, "namespace": namespace, "annotations": {FLEET_CLUSTER_ANNOTATION: "fleet/shop"},
+            });
+            let meta: ObjectMeta = serde_json::from_value(meta).unwrap();
+            assert_eq!(owner_of(&meta).as_ref(), Some(&owner));
+            assert_eq!(is_one(&meta, &names), is, "{namespace}/{name}");
+        }
     }
 
     #[test]

@@ -280,7 +280,7 @@ pub(super) const FOR_TEMPLATE: &str = "Template";
 /// Kubespray's objects.
 const KUBESPRAY: &str = "kubespray.k8s.io/v1";
 /// The kinds that make Secrets.
-const VAULT_SECRETS: &str = "secrets.windlass.dev/v1alpha1";
+pub(crate) const VAULT_SECRETS: &str = "secrets.windlass.dev/v1alpha1";
 /// The groups of Cluster API of which objects are applied. Those that end like it are no fewer: what installs providers, or applies other
 /// objects in clusters, gives rights.
 const CLUSTER_API: [&str; 5] = [

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::{
     inventory::{FleetCluster, FleetSecret, MOST_SECRETS, ROLLS_ANNOTATION, SECRETS_ANNOTATION},
-    secrets::{KEY_DIGITS, REFRESH_ANNOTATION},
+    secrets::{KEY_DIGITS, MOUNT, REFRESH_ANNOTATION},
 };
 use controller::stream::{in_namespace, readable};
 use kube::{
@@ -68,10 +68,7 @@ pub(super) async fn look(
         let (place, version) = (place(&there["spec"]), version(&there));
         let contents = contents(&there);
         let others = shared(cluster, place.as_deref(), context);
-        let asked = newer(version, &others)
-            .map(|newer| format!("version {} to {newer}", version.unwrap_or_default()))
-            .or_else(|| otherwise(contents.as_deref(), &others));
-        if let Some(asked) = asked {
+        if let Some(asked) = asked((version, contents.as_deref()), &others) {
             is_behind = true;
             refresh(part, &there, &asked, context).await?;
         }
@@ -125,10 +122,8 @@ fn place(spec: &Value) -> Option<String> {
         &spec["path"],
     ];
     let [address, namespace, mount, path] = parts.map(|part| part.as_str().unwrap_or_default());
-    let mount = if mount.is_empty() { "secret" } else { mount };
-    let parts = [address, namespace, mount, path];
-    let parts = parts.into_iter().filter(|part| !part.is_empty());
-    Some(parts.collect::<Vec<_>>().join("/"))
+    let mount = if mount.is_empty() { MOUNT } else { mount };
+    Some(api::secrets::place(address, namespace, mount, path))
 }
 
 /// The version that was read of what a VaultSecret says now, while it can be.
@@ -154,18 +149,38 @@ fn read(there: &Value) -> Option<&Value> {
     Some(status).filter(|_| !is_stale)
 }
 
-/// What the clusters of the namespace have read of a place.
+/// What the other clusters of the namespace have read of a place.
 fn shared(cluster: &FleetCluster, place: Option<&str>, context: &Context) -> Vec<FleetSecret> {
     let Some(place) = place else {
         return Vec::new();
     };
     let namespace = cluster.namespace().unwrap_or_default();
-    in_namespace(&context.own, &namespace)
-        .into_iter()
-        .filter_map(|other| readable(&other)?.status.clone())
-        .flat_map(|status| status.secrets)
-        .filter(|secret| secret.place.as_deref() == Some(place))
-        .collect()
+    let all = in_namespace(&context.own, &namespace);
+    let all = all.iter().filter_map(|other| readable(other));
+    of_others(&cluster.name_any(), place, all)
+}
+
+/// The same. Not what the cluster's own status says, which is of the read before: a server that answers each time otherwise would be asked
+/// for that, and for what it says then, without a pause. Pure.
+fn of_others<'a>(
+    own: &str,
+    place: &str,
+    all: impl Iterator<Item = &'a FleetCluster>,
+) -> Vec<FleetSecret> {
+    let others = all.filter(|other| other.name_any() != own);
+    let statuses = others.filter_map(|other| other.status.as_ref());
+    let secrets = statuses.flat_map(|status| &status.secrets);
+    let shared = secrets.filter(|secret| secret.place.as_deref() == Some(place));
+    shared.cloned().collect()
+}
+
+/// What others have read, where this is to be read anew for it. It says nothing of what was read here, or each answer would ask anew.
+fn asked(
+    (version, contents): (Option<i64>, Option<&str>),
+    others: &[FleetSecret],
+) -> Option<String> {
+    let newer = newer(version, others).map(|newer| format!("version {newer}"));
+    newer.or_else(|| otherwise(contents, others))
 }
 
 /// The newest version that another cluster has read, if it is newer than this one.
@@ -174,7 +189,7 @@ fn newer(version: Option<i64>, others: &[FleetSecret]) -> Option<i64> {
     (newest > version?).then_some(newest)
 }
 
-/// That another cluster has read something else, and what all have.
+/// That others have read something else, and what.
 fn otherwise(contents: Option<&str>, others: &[FleetSecret]) -> Option<String> {
     let own = contents?;
     let read = others
@@ -182,7 +197,7 @@ fn otherwise(contents: Option<&str>, others: &[FleetSecret]) -> Option<String> {
         .filter_map(|secret| secret.contents.as_deref());
     let other: BTreeSet<_> = read.filter(|read| is_other(own, read)).collect();
     let other: Vec<_> = other.into_iter().collect();
-    (!other.is_empty()).then(|| format!("{own}, others {}", other.join(" ")))
+    (!other.is_empty()).then(|| format!("contents {}", other.join(" ")))
 }
 
 /// Has a VaultSecret read at once, one time for each thing that is asked.
@@ -319,20 +334,48 @@ mod tests {
             all.collect::<Vec<_>>()
         };
         let (one, two, of_another_key) = ("keyA1", "keyA2", "keyB7");
-        let asked = |own, read: &[Option<&str>]| otherwise(own, &others(read));
+        let asked = |own, read: &[Option<&str>]| asked((None, own), &others(read));
         let both = [Some(one), Some(two), Some(one)];
-        assert_eq!(
-            asked(Some(one), &both).as_deref(),
-            Some("keyA1, others keyA2")
-        );
-        assert_eq!(
-            asked(Some(two), &both).as_deref(),
-            Some("keyA2, others keyA1")
-        );
+        assert_eq!(asked(Some(one), &both).as_deref(), Some("contents keyA2"));
+        assert_eq!(asked(Some(two), &both).as_deref(), Some("contents keyA1"));
         for read in [Some(one), Some(of_another_key), None] {
             assert_eq!(asked(Some(one), &[read]), None, "{read:?}");
         }
         assert_eq!(asked(None, &both), None, "its Vault is away");
+    }
+
+    #[test]
+    fn a_server_that_answers_each_time_otherwise_is_asked_once_for_what_others_have_read() {
+        let cluster = |name: &str, version: Option<i64>, contents: &str| -> FleetCluster {
+            let secret = json!({
+                "name": "vault-a/k", "digest": "d", "place": "v/a", "version": version, "contents": contents,
+            });
+            serde_json::from_value(json!({
+                "apiVersion": "inventory.windlass.dev/v1alpha1", "kind": "FleetCluster", "metadata": {"name": name, "namespace": "fleet"},
+                "spec": {"template": "dev"}, "status": {"secrets": [secret]},
+            }))
+            .unwrap()
+        };
+        // What its status says is of the read before.
+        let alone = [cluster("one", None, "keyA1")];
+        assert_eq!(of_others("one", "v/a", alone.iter()), []);
+        let asked = |read: (Option<i64>, Option<&str>), all: [FleetCluster; 2]| {
+            asked(read, &of_others("one", "v/a", all.iter()))
+        };
+        for (now, before) in [("keyA3", "keyA2"), ("keyA4", "keyA3"), ("keyA5", "keyA4")] {
+            let all = [cluster("one", None, before), cluster("two", None, "keyA1")];
+            assert_eq!(
+                asked((None, Some(now)), all).as_deref(),
+                Some("contents keyA1")
+            );
+        }
+        for version in [3, 1, 2] {
+            let all = [cluster("one", Some(9), ""), cluster("two", Some(5), "")];
+            assert_eq!(
+                asked((Some(version), None), all).as_deref(),
+                Some("version 5")
+            );
+        }
     }
 
     #[test]

@@ -97,15 +97,17 @@ pub(super) fn decide(
             }
             decided
         }
-        (last, None) => situation.begin(decided, last, edited),
-        (last, Some(asked)) => {
-            let decided = situation.go_back(decided, last, asked.as_ref());
-            if let Some(taken) = asked.ok().filter(|_| decided.is_going_back()) {
+        (last, Some(Ok(taken))) => {
+            let decided = situation.go_back(decided, last, &taken);
+            if decided.is_going_back() {
                 // What there was before has nothing of what is taken back.
                 status.sources = taken.sources;
             }
             decided
         }
+        // Where there is no way back, an edit is the way on.
+        (last, Some(Err(why))) if edited.is_empty() => no_way(decided, last, &why),
+        (last, _) => situation.begin(decided, last, edited),
     };
     let policy = waves::policy(spec);
     let is_seen = situation.is_seen();
@@ -224,7 +226,14 @@ impl Situation<'_> {
         }
         if decided.verdict.is_over() {
             open.ended = Some(Time(self.now));
-            decided.ended = Some((open.clone(), decided.verdict.phase));
+            // Who was refused to have it taken back, and edits the inventory, does not want it taken back after that edit.
+            let is_given_up = state == RolloutState::RolledBack && gives_way;
+            let phase = if is_given_up {
+                history::GIVEN_UP
+            } else {
+                decided.verdict.phase
+            };
+            decided.ended = Some((open.clone(), phase));
             // What comes after it.
             decided.verdict.wake = Some(0);
         }
@@ -291,24 +300,11 @@ impl Situation<'_> {
     }
 
     /// The pass while no run is under way and somebody wants some that ended taken back.
-    fn go_back(
-        &self,
-        mut decided: Decided,
-        last: Option<RolloutRun>,
-        asked: Result<&Taken, &String>,
-    ) -> Decided {
+    fn go_back(&self, mut decided: Decided, last: Option<RolloutRun>, taken: &Taken) -> Decided {
         decided.run = last;
         decided.verdict.phase = RolloutPhase::Aborted;
         let control = self.rollout.spec.control.clone().unwrap_or_default();
         let skip: BTreeSet<_> = control.skip.into_iter().collect();
-        let taken = match asked {
-            Ok(taken) => taken,
-            Err(why) => {
-                decided.verdict.waits =
-                    Some(format!("{why}; or set spec.control.state to Running"));
-                return decided;
-            }
-        };
         let refusal = decided
             .problem
             .clone()
@@ -427,6 +423,14 @@ fn roll_back(
         back.started = Some(Time(now));
         Some(back)
     };
+    decided
+}
+
+/// The pass while no run is under way, nobody has edited anything, and what somebody wants taken back cannot be.
+fn no_way(mut decided: Decided, last: Option<RolloutRun>, why: &str) -> Decided {
+    decided.run = last;
+    decided.verdict.phase = RolloutPhase::Aborted;
+    decided.verdict.waits = Some(format!("{why}; or set spec.control.state to Running"));
     decided
 }
 

@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use api::inventory::{
-    MemberPhase, Rollout, RolloutChange, RolloutPhase, RolloutRecord, RolloutRun, RolloutState,
-    RolloutStatus,
+    MemberPhase, Rollout, RolloutChange, RolloutMember, RolloutPhase, RolloutRecord, RolloutRun,
+    RolloutState, RolloutStatus,
 };
 
 use super::engine;
+use crate::names;
 
 /// What is taken back: a run, and those that came after it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -32,7 +33,7 @@ impl Taken {
             run: run.id.clone(),
             ..Self::default()
         };
-        taken.add(&changes(run));
+        taken.add(&changes(run, engine::has_begun));
         taken
     }
 
@@ -69,7 +70,7 @@ pub(super) fn record(
         approvals: run.approvals.clone(),
         rolls_back: run.rolls_back.clone(),
         sources: sources.cloned(),
-        clusters: changes(run),
+        clusters: changes(run, may_have_changed),
     }
 }
 
@@ -85,14 +86,31 @@ pub(super) fn remembered(known: &[RolloutRecord], ended: RolloutRecord) -> Vec<R
     history
 }
 
-/// What a person wants taken back that has ended, or why it is not. None: nothing, or it was taken back already.
+/// Forgets what clusters were before the oldest runs, for as long as all of it is more than is kept in one object. Of a run in which none was
+/// done it stays: without that it would look like one that has changed nothing.
+pub(super) fn fit(status: &mut RolloutStatus) {
+    let is_large = |status: &RolloutStatus| {
+        serde_json::to_vec(status).is_ok_and(|text| text.len() > names::LARGEST_RECORD)
+    };
+    while is_large(status) {
+        let mut oldest = status.history.iter_mut().rev();
+        let has_much = |record: &&mut RolloutRecord| record.done > 0 && !record.clusters.is_empty();
+        let Some(oldest) = oldest.find(has_much) else {
+            return;
+        };
+        oldest.sources = None;
+        oldest.clusters.clear();
+    }
+}
+
+/// What a person wants taken back that has ended, or why it is not. None: nothing, or it was taken back already, or given up.
 pub(crate) fn asked(rollout: &Rollout) -> Option<Result<Taken, String>> {
     let control = rollout.spec.control.as_ref()?;
     let run = control.run.as_ref()?;
     let status = rollout.status.as_ref()?;
     let mut history = status.history.iter();
     let is_asked = control.state == Some(RolloutState::RolledBack)
-        && history.any(|record| record.id == *run)
+        && history.any(|record| record.id == *run && record.phase != GIVEN_UP)
         && taken_back(status, run).is_none();
     is_asked.then(|| taken(status, run))
 }
@@ -120,6 +138,12 @@ pub(crate) fn taken(status: &RolloutStatus, run: &str) -> Result<Taken, String> 
     if let Some(back) = taken_back(status, run) {
         return Err(format!("run {run} was taken back{back}"));
     }
+    if first.is_some_and(|record| record.phase == GIVEN_UP) {
+        return Err(format!(
+            "run {run} gave way to an edit when it was to be taken back and could not be: name an earlier run, or edit the inventory for another \
+             revision"
+        ));
+    }
     let mut taken = Taken {
         run: run.to_owned(),
         sources: first.and_then(|record| record.sources.clone()),
@@ -128,7 +152,7 @@ pub(crate) fn taken(status: &RolloutStatus, run: &str) -> Result<Taken, String> 
     for record in later.iter().rev() {
         if place >= KEPT || record.done > 0 && record.clusters.is_empty() {
             return Err(format!(
-                "what the clusters were before run {} is not kept any more: the last {KEPT} runs can be taken back; edit the inventory for \
+                "what the clusters were before run {} is not kept any more: at most the last {KEPT} runs can be taken back; edit the inventory for \
                  another revision",
                 record.id
             ));
@@ -191,13 +215,16 @@ fn taken_back(status: &RolloutStatus, run: &str) -> Option<String> {
     is_back.then(String::new)
 }
 
-/// What a run has made of the clusters that it has begun.
-fn changes(run: &RolloutRun) -> Vec<RolloutChange> {
-    let begun = run
-        .clusters
-        .iter()
-        .filter(|member| engine::has_begun(member));
-    let changes = begun.map(|member| RolloutChange {
+/// Whether a run may have made something of a cluster. One that was skipped may have failed before that; where it was never begun it is what it
+/// was, and no way back touches it.
+fn may_have_changed(member: &RolloutMember) -> bool {
+    engine::has_begun(member) || member.phase == MemberPhase::Skipped
+}
+
+/// What a run has made of these of its clusters.
+fn changes(run: &RolloutRun, of: impl Fn(&RolloutMember) -> bool) -> Vec<RolloutChange> {
+    let members = run.clusters.iter().filter(|member| of(member));
+    let changes = members.map(|member| RolloutChange {
         name: member.name.clone(),
         before: member.before.clone(),
         revision: member.revision.clone(),
@@ -214,6 +241,8 @@ fn ids(history: &[RolloutRecord]) -> String {
     }
 }
 
+/// How a run ended that was to be taken back, could not be, and gave way to an edit: the request, which still stands, is over with it.
+pub(super) const GIVEN_UP: RolloutPhase = RolloutPhase::Aborted;
 /// How many records are kept, by the schema of the status.
 const MOST_RECORDS: usize = 10;
 /// Of how many runs it is kept what the clusters were before: each holds a FleetRevision of each of them.
@@ -331,5 +360,34 @@ mod tests {
         );
         assert_eq!(revisions(&status, "a").count(), 6);
         assert_eq!(revisions(&status, "b").count(), 0);
+    }
+
+    #[test]
+    fn what_would_be_too_large_to_be_kept_is_of_the_newest_runs_alone() {
+        let of = |clusters: usize, digits: &str| {
+            let name = |number: usize| format!("{number:0250}");
+            let names: Vec<_> = (0..clusters).map(name).collect();
+            let clusters = names.iter().map(|name| (name.as_str(), digits, digits));
+            let clusters: Vec<_> = clusters.collect();
+            let mut status = status(&json!([
+                ended("r3", &clusters),
+                ended("r2", &clusters),
+                ended("r1", &clusters),
+                ended("r0", &[]),
+            ]));
+            status.history[1].done = 0;
+            fit(&mut status);
+            let text = serde_json::to_vec(&status).unwrap();
+            let records = status.history.iter();
+            let left = records.filter(|record| !record.clusters.is_empty());
+            let left: Vec<_> = left.map(|record| record.id.clone()).collect();
+            (left, text.len() <= names::LARGEST_RECORD)
+        };
+        let digits = "0".repeat(32);
+        let all = ["r3", "r2", "r1"].map(ToOwned::to_owned);
+        assert_eq!(of(100, "0123456789"), (all.to_vec(), true));
+        assert_eq!(of(1000, &digits), (all[..2].to_vec(), true));
+        // Of one in which nothing was done it stays.
+        assert_eq!(of(2000, &digits), (all[1..2].to_vec(), true));
     }
 }

@@ -80,7 +80,7 @@ fn told(
     let first: Vec<_> = verdict.next.iter().take(3).map(String::as_str).collect();
     let more = verdict.next.len().saturating_sub(3);
     let more = (more > 0).then(|| format!(" and {more} more"));
-    RolloutStatus {
+    let mut told = RolloutStatus {
         observed_generation: observed_generation(
             before.observed_generation,
             rollout.metadata.generation,
@@ -113,7 +113,9 @@ fn told(
         skipped: decided.skipped.clone(),
         history,
         conditions: conditions.into_vec(),
-    }
+    };
+    history::fit(&mut told);
+    told
 }
 
 fn summary(decided: &Decided, known: &Known) -> (Standing, &'static str, String) {

@@ -119,8 +119,8 @@ fn address(url: &str, findings: &mut Findings) {
     }
 }
 
-/// Credentials are not repeated to whoever reads what is wrong.
-fn without_user(url: &str) -> String {
+/// An address, of which credentials are not repeated to whoever reads what is wrong with it.
+pub fn without_user(url: &str) -> String {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
         None => (String::new(), url),

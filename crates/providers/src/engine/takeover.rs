@@ -226,8 +226,15 @@ fn unite(all: &mut Value, more: &Value) {
 /// Who else keeps an object that has the provider's label, for people. None: it is the provider's, whoever installed that.
 pub(crate) fn keeper(meta: &ObjectMeta, provider: &Subject) -> Option<String> {
     if is_ours(meta) {
-        return None;
+        None
+    } else {
+        keeper_beside(meta, provider)
     }
+}
+
+/// The same of one that Windlass may have applied: what somebody else applies beside it is theirs too, and what goes with it for good does not
+/// come back by itself.
+pub(crate) fn keeper_beside(meta: &ObjectMeta, provider: &Subject) -> Option<String> {
     let owners = meta.owner_references.as_deref().unwrap_or_default();
     let is_provider = |owner: &OwnerReference| {
         let group = owner.api_version.split_once('/').map(|(group, _)| group);
@@ -244,7 +251,10 @@ pub(crate) fn keeper(meta: &ObjectMeta, provider: &Subject) -> Option<String> {
     if let Some(release) = annotations.and_then(|all| all.get(HELM_RELEASE)) {
         return Some(format!("Helm release {release}"));
     }
-    let mut others = entries(meta).filter(|entry| is_applied(entry) && !is_of(entry, &INSTALLERS));
+    let is_other = |entry: &&ManagedFieldsEntry| {
+        !is_of(entry, &INSTALLERS) && !is_of(entry, &[COMPONENTS_MANAGER])
+    };
+    let mut others = entries(meta).filter(|entry| is_applied(entry) && is_other(entry));
     others.next().and_then(|entry| entry.manager.clone())
 }
 

@@ -213,12 +213,15 @@ async fn text(url: &Url, mut response: Response) -> Result<String, FetchError> {
 
 fn parsed(url: &str) -> Result<Url, FetchError> {
     url.parse()
-        .map_err(|_| FetchError::Led(api::text::plain(url, SHOWN)))
+        .map_err(|_| FetchError::Led(api::text::plain(&without_user(url), SHOWN)))
 }
 
-/// A URL for people. What a redirect puts behind the path may be a credential for the file.
+/// A URL for people. What stands before the host is a credential, and what a redirect puts behind the path may be one for the file.
 pub(super) fn shown(url: &Url) -> String {
     let mut url = url.clone();
+    // An address that can hold neither has none.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
     url.set_query(None);
     url.set_fragment(None);
     api::text::plain(url.as_str(), SHOWN)
@@ -234,5 +237,23 @@ fn without_user(text: &str) -> String {
             format!("{scheme}://{host}/{path}")
         }
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_credentials_are_shown_of_an_address() {
+        for address in [
+            "https://bot:hush@a.example/b?token=hush#hush",
+            "https://hush@a.example/b",
+        ] {
+            assert_eq!(shown(&address.parse().unwrap()), "https://a.example/b");
+            assert_eq!(without_user(address), "https://a.example/b");
+        }
+        let error = parsed("https://bot:hush@a.example:port/b").unwrap_err();
+        assert!(!error.to_string().contains("hush"), "{error}");
     }
 }

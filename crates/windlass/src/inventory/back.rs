@@ -34,24 +34,33 @@ pub(super) async fn roll_back(global: &Global, options: &RollBack) -> anyhow::Re
         }
         Ok(back) => back,
     };
+    let name = rollout.name_any();
     live::say_unread(back.plan.unread.take());
+    if matches!(options.output, Output::Text) {
+        global.say(&format!(
+            "run {} of roll-out {name} is what is taken back",
+            back.run
+        ));
+    }
     super::print_changes(&back.plan.changes, options.output)?;
     if let Some(why) = refusal(&back) {
         bail!(why);
     }
-    let (run, name) = (&back.run, rollout.name_any());
+    let run = &back.run;
     ensure!(
         back.is_under_way || !back.plan.changes.is_empty(),
         "every cluster is what it was before run {run} of roll-out {name} already, or stays as it is: there is nothing to take back"
     );
     if !options.yes {
         if matches!(options.output, Output::Text) {
-            let again = global.carried_out();
+            let again = global.carried_out_with(&chosen(options, run));
             global.say(&format!("nothing was done; to carry it out: {again}"));
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let control = control(rollout.spec.control.clone(), run, &skip);
+    let known = rollout.spec.control.clone();
+    let known = known.filter(|_| back.is_under_way);
+    let control = control(known, run, &skip);
     let effect = if back.is_under_way {
         format!(
             "ends run {run}, and takes back what it has begun; kubectl get rollouts says how it goes"
@@ -82,7 +91,17 @@ fn refusal(back: &Back) -> Option<String> {
     ))
 }
 
-/// What is asked for: of the same run, with what was said of it before.
+/// What names a run that nobody has: by the time that somebody types the command again another one may be the last.
+fn chosen<'a>(options: &RollBack, run: &'a str) -> Vec<&'a str> {
+    if options.to.is_none() && options.before.is_none() {
+        vec!["--before", run]
+    } else {
+        Vec::new()
+    }
+}
+
+/// What is asked for: of the same run, with what was said of it while it was under way. What was left out of a run that has ended may have
+/// failed in it, and goes back with it.
 fn control(known: Option<RolloutControl>, run: &str, skip: &BTreeSet<String>) -> RolloutControl {
     let known = known.filter(|known| known.run.as_deref() == Some(run));
     let mut control = known.unwrap_or_default();
@@ -128,6 +147,23 @@ mod tests {
         }
         let ended = refused(&["shop"], false).unwrap();
         assert!(ended.ends_with("leave it out with --skip shop"), "{ended}");
+    }
+
+    #[test]
+    fn what_is_carried_out_is_what_was_shown() {
+        let mut options = RollBack {
+            rollout: None,
+            to: None,
+            before: None,
+            skip: Vec::new(),
+            yes: false,
+            output: Output::Text,
+        };
+        assert_eq!(chosen(&options, "r2"), ["--before", "r2"]);
+        options.to = Some("r1".to_owned());
+        assert_eq!(chosen(&options, "r2"), Vec::<&str>::new());
+        (options.to, options.before) = (None, Some("r2".to_owned()));
+        assert_eq!(chosen(&options, "r2"), Vec::<&str>::new());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     cli::{Global, OfRollout, PlanInventory, SkipCluster},
@@ -76,15 +76,27 @@ pub(super) async fn ask(
     };
     let namespace = rollout.namespace().unwrap_or_default();
     let api = Api::<Rollout>::namespaced(client, &namespace);
-    let body = json!({
-        "metadata": {"resourceVersion": rollout.resource_version()},
-        "spec": {"control": control},
-    });
     let name = rollout.name_any();
-    let patched = api.patch(&name, &parameters, &Patch::Merge(&body)).await;
+    let body = Patch::Merge(body(rollout, control));
+    let patched = api.patch(&name, &parameters, &body).await;
     answered(patched, &format!("steer roll-out {name}"))?;
     println!("roll-out {name} {effect}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// The patch that makes the controls these and no others: a field that a merge leaves out stays, and would speak of another run from then on.
+fn body(rollout: &Rollout, control: &RolloutControl) -> Value {
+    let RolloutControl {
+        state,
+        run,
+        approved,
+        skip,
+    } = control;
+    let said = |names: &Vec<String>| (!names.is_empty()).then(|| names.clone());
+    json!({
+        "metadata": {"resourceVersion": rollout.resource_version()},
+        "spec": {"control": {"state": state, "run": run, "approved": said(approved), "skip": said(skip)}},
+    })
 }
 
 /// Whom the API takes us for, as the field manager of what we ask: the record of a run says by it who let a wave begin. An API that does
@@ -228,8 +240,6 @@ pub(super) async fn pick(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     #[test]
@@ -255,6 +265,29 @@ mod tests {
             }},
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn what_was_said_of_another_run_is_not_said_of_this_one() {
+        let mut rollout = rollout("Running", json!("Paused"));
+        let known = rollout.spec.control.get_or_insert_default();
+        known.skip = vec!["billing".to_owned()];
+        let stored = |control: &RolloutControl| {
+            let before = serde_json::to_value(&rollout).unwrap();
+            let after = kapi::patch::merge(&before, &body(&rollout, control));
+            let after: Rollout = serde_json::from_value(after).unwrap();
+            after.spec.control.unwrap()
+        };
+        let (skips, _) = control(&rollout, Verb::Skip("shop")).unwrap();
+        let skipped = stored(&skips);
+        assert_eq!(skipped.run.as_deref(), Some("new"));
+        assert_eq!(skipped.skip, ["shop"]);
+        assert_eq!(skipped.approved, Vec::<String>::new());
+        assert_eq!(skipped.state, Some(RolloutState::Paused));
+        assert_eq!(
+            stored(&RolloutControl::default()),
+            RolloutControl::default()
+        );
     }
 
     #[test]

@@ -42,9 +42,11 @@ pub(crate) async fn delete(global: &Global, options: &DeleteProvider) -> anyhow:
     };
     let place = stand.and_then(|stand| stand.place.clone());
     nobody_needs(&there, &stands, &provider, &place).await?;
-    if stand.is_none() {
-        nowhere_else(&stands, &provider)?;
-        nothing_runs(&there, &provider).await?;
+    // Before the provider goes too: nothing is deleted of what leaves its definitions to somebody else.
+    nowhere_else(&stands, &provider, stand)?;
+    match stand {
+        Some(_) => nothing_stays(&there, &provider).await?,
+        None => nothing_runs(&there, &provider).await?,
     }
     let found = definitions::of(&there, &provider).await;
     let (kept, going): (Vec<_>, Vec<_>) = answered(found, "look for its definitions")?
@@ -65,7 +67,14 @@ pub(crate) async fn delete(global: &Global, options: &DeleteProvider) -> anyhow:
         global.confirmed(&wanted)
     );
     if let Some(stand) = stand {
-        gone(&client, stand, &provider).await?;
+        let awaited = begun(&client, stand, &provider).await?;
+        if going.is_empty() {
+            return follow::follow(&client, &[awaited]).await;
+        }
+        say!(
+            "Ctrl-C leaves the definitions, and not the provider; repeat the command for what is left"
+        );
+        follow::watch(&client, &[awaited]).await?;
         nothing_runs(&there, &provider).await?;
     }
     for definition in &going {
@@ -153,15 +162,44 @@ async fn nobody_needs(
     Ok(())
 }
 
-/// That the provider is not installed from another namespace.
-fn nowhere_else(stands: &[Stand], provider: &Provider) -> anyhow::Result<()> {
-    let mut others = stands.iter().filter(|stand| stand.place.is_none());
+/// That the provider is not installed from another namespace than that of the one that is meant.
+fn nowhere_else(
+    stands: &[Stand],
+    provider: &Provider,
+    meant: Option<&Stand>,
+) -> anyhow::Result<()> {
+    let place = meant.and_then(|meant| meant.place.clone());
+    let is_other = |stand: &&Stand| meant.is_none_or(|meant| stand.uid != meant.uid);
+    let mut others = stands
+        .iter()
+        .filter(|stand| stand.place == place)
+        .filter(is_other);
     if let Some(other) = others.find(|stand| stand.provider.as_ref() == Some(provider)) {
+        if let Some(meant) = meant {
+            bail!(
+                "nothing was done: the definitions are those of {} too: delete {} without --include-crds first, and then the other one with it",
+                other.title(),
+                meant.title()
+            );
+        }
         bail!(
             "nothing was done: {} is the provider, in another namespace: name that with --namespace",
             other.title()
         );
     }
+    Ok(())
+}
+
+/// That nothing of it is at work when the provider has gone: what somebody else keeps needs the definitions.
+async fn nothing_stays(there: &Client, provider: &Provider) -> anyhow::Result<()> {
+    let left = definitions::workloads_left(there, provider).await;
+    let left = answered(left, "see what is at work without it")?;
+    ensure!(
+        left.is_empty(),
+        "nothing was done: these have the label of {provider}, and are somebody else's, who needs the definitions: {}; remove them as they were \
+         installed, or leave the definitions: without --include-crds",
+        left.join(", ")
+    );
     Ok(())
 }
 
@@ -186,6 +224,12 @@ pub(super) async fn gone(
     stand: &Stand,
     provider: &Provider,
 ) -> anyhow::Result<()> {
+    let awaited = begun(client, stand, provider).await?;
+    follow::follow(client, &[awaited]).await
+}
+
+/// Deletes the object of a provider, which then is to be gone.
+async fn begun(client: &Client, stand: &Stand, provider: &Provider) -> anyhow::Result<Awaited> {
     let awaited = Awaited {
         provider: kind(provider.provider_type()),
         namespace: stand.namespace.clone(),
@@ -195,7 +239,7 @@ pub(super) async fn gone(
     let api = awaited.api(client);
     let deleted = api.delete(&awaited.name, &DeleteParams::default()).await;
     answered(deleted, &format!("delete {provider}"))?;
-    follow::follow(client, &[awaited]).await
+    Ok(awaited)
 }
 
 /// The one of a namespace that is meant.

@@ -58,6 +58,11 @@ impl Awaited {
 /// One cannot get there before somebody changes something.
 pub(super) async fn follow(client: &Client, awaited: &[Awaited]) -> anyhow::Result<()> {
     say!("Ctrl-C ends what is shown here, and not what is done");
+    watch(client, awaited).await
+}
+
+/// The same for a command that has more to do after that.
+pub(super) async fn watch(client: &Client, awaited: &[Awaited]) -> anyhow::Result<()> {
     let awaited: Vec<_> = awaited.iter().cloned().map(Arc::new).collect();
     let mut changes = futures::stream::select_all(awaited.iter().map(|one| changes(client, one)));
     let mut view = View {

@@ -14,6 +14,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use providers::{
+    check::without_user,
     fetch::{FetchError, Fetcher, Place, Policy, Wanted, login_of},
     names::FETCHED_FROM,
 };
@@ -79,13 +80,15 @@ fn address(options: &Preload) -> anyhow::Result<Option<Address>> {
         (Some(url), _) => {
             let location = Location::parse(url);
             let location = location.map_err(|rule| {
-                let shown = plain(url, SHOWN);
+                let shown = plain(&without_user(url), SHOWN);
                 anyhow!("--url is {shown:?}: releases are at an address that {rule}; write for example https://github.com/OWNER/REPOSITORY/releases")
             })?;
             ("--url", url, Place::Files(location))
         }
         (None, Some(oci)) => {
-            let artefact = Artefact::parse(oci).with_context(|| format!("--oci {oci}"))?;
+            let artefact = Artefact::parse(oci);
+            let artefact =
+                artefact.with_context(|| format!("--oci {}", plain(&without_user(oci), SHOWN)))?;
             ("--oci", oci, Place::Artefact(artefact))
         }
         (None, None) => return Ok(None),

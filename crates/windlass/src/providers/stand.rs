@@ -18,13 +18,8 @@ pub(super) async fn all(client: &Client) -> anyhow::Result<Vec<Stand>> {
     })
 }
 
-/// The same; none, where the API does not serve their kinds: providers are installed there from elsewhere.
+/// The same of the kinds that the API serves: of the others none is installed by an object.
 pub(super) async fn all_there(client: &Client) -> anyhow::Result<Vec<Stand>> {
-    match Stand::all(client).await {
-        Err(Unread {
-            source: kube::Error::Api(status),
-            ..
-        }) if status.code == 404 => Ok(Vec::new()),
-        stands => stands.or_else(|Unread { what, source }| answered(Err(source), &what)),
-    }
+    let stands = Stand::all_served(client).await;
+    stands.or_else(|Unread { what, source }| answered(Err(source), &what))
 }

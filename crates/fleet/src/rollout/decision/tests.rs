@@ -323,6 +323,90 @@ fn a_version_that_would_go_down_is_refused_and_the_others_go_back_without_it() {
 }
 
 #[test]
+fn an_edit_is_carried_out_where_the_way_back_was_refused() {
+    let refusing = |clusters: &[(&str, &str, &str)]| {
+        let mut all = known(clusters);
+        let why = "Kubernetes would go down".to_owned();
+        all.no_way_back.insert("a1".to_owned(), why);
+        all
+    };
+    let both = refusing(&[("a1", "2", "2"), ("a2", "2", "2"), ("b1", "1", "2")]);
+    let all = refusing(&[("a1", "2", "2"), ("a2", "2", "2"), ("b1", "2", "2")]);
+    let first = [("a1", "2", "3"), ("a2", "2", "3"), ("b1", "1", "3")];
+    let last = [("a1", "2", "3"), ("a2", "2", "3"), ("b1", "2", "3")];
+    // Whether others would have been begun or not.
+    for (done, seen, edited) in [(false, both, first), (true, all, last)] {
+        let (mut rollout, id) = half_way(json!({"soak": "0s"}));
+        if done {
+            for member in &mut rollout
+                .status
+                .as_mut()
+                .unwrap()
+                .run
+                .as_mut()
+                .unwrap()
+                .clusters
+            {
+                member.phase = MemberPhase::Updating;
+            }
+        }
+        roll_back(&mut rollout, &id, &[]);
+        let refused = pass(&mut rollout, &seen);
+        assert_eq!(refused.verdict.phase, RolloutPhase::Aborted);
+        let edited = refusing(&edited);
+        let mut begun = Decided::default();
+        for _ in 0..4 {
+            begun = pass(&mut rollout, &edited);
+            if begun.run.as_ref().is_some_and(|run| run.id != id) {
+                break;
+            }
+        }
+        assert_eq!(phases(&begun), "a1=Updating@3 a2=Pending@3 b1=Pending@3");
+        // Nor is it taken back after that edit.
+        let through = known(&[("a1", "3", "3"), ("a2", "3", "3"), ("b1", "3", "3")]);
+        for _ in 0..8 {
+            begun = pass(&mut rollout, &through);
+        }
+        assert_eq!(begun.verdict.phase, RolloutPhase::Idle);
+        let why = history::taken(rollout.status.as_ref().unwrap(), &id).unwrap_err();
+        assert!(why.contains("gave way to an edit"), "{why}");
+    }
+}
+
+#[test]
+fn a_run_that_gave_way_to_an_edit_is_taken_back_with_it() {
+    let (mut rollout, id) = half_way(json!({"soak": "0s", "onEdit": "Supersede"}));
+    let edited = known(&[("a1", "2", "3"), ("a2", "2", "3"), ("b1", "1", "3")]);
+    for _ in 0..3 {
+        pass(&mut rollout, &edited);
+    }
+    let through = known(&[("a1", "3", "3"), ("a2", "3", "3"), ("b1", "3", "3")]);
+    for _ in 0..8 {
+        pass(&mut rollout, &through);
+    }
+    roll_back(&mut rollout, &id, &[]);
+    let back = pass(&mut rollout, &through);
+    assert_eq!(phases(&back), "a1=Pending@1 a2=Pending@1 b1=Pending@1");
+}
+
+#[test]
+fn what_cannot_be_taken_back_at_all_holds_up_no_edit() {
+    let (mut rollout, id) = ended(json!({"soak": "0s"}));
+    for record in &mut rollout.status.as_mut().unwrap().history {
+        // As a former release has written it.
+        record.clusters.clear();
+    }
+    roll_back(&mut rollout, &id, &[]);
+    let told = pass(&mut rollout, &known(&BROUGHT));
+    assert_eq!(told.verdict.phase, RolloutPhase::Aborted);
+    let edited = known(&[("a1", "2", "3"), ("a2", "2", "3"), ("b1", "2", "3")]);
+    assert_eq!(
+        phases(&pass(&mut rollout, &edited)),
+        "a1=Updating@3 a2=Pending@3 b1=Pending@3"
+    );
+}
+
+#[test]
 fn a_way_back_waits_for_no_window_and_no_approval_and_is_none_itself() {
     let (mut rollout, id) = half_way(json!({"soak": "0s"}));
     rollout.spec.approval = Some(api::inventory::Approval::EveryWave);
@@ -424,6 +508,33 @@ fn a_run_that_ended_is_taken_back_canary_first_and_wave_by_wave() {
     let edited = [("a1", "1", "3"), ("a2", "1", "3"), ("b1", "1", "3")];
     let next = pass(&mut rollout, &known(&edited));
     assert!(next.run.unwrap().rolls_back.is_none());
+}
+
+#[test]
+fn what_failed_and_was_skipped_goes_back_with_its_run() {
+    let mut rollout = rollout(json!({"canary": {"count": 0}, "soak": "0s"}));
+    fail_and_skip_a1(&mut rollout, &known(&[("a1", "1", "2"), ("b1", "1", "2")]));
+    // It had its revision when it failed.
+    let brought = known(&[("a1", "2", "2"), ("b1", "2", "2")]);
+    for _ in 0..4 {
+        pass(&mut rollout, &brought);
+    }
+    let first = rollout.status.clone().unwrap().history[0].clone();
+    assert_eq!((first.phase, first.done), (RolloutPhase::Succeeded, 1));
+    let mut at_once = rollout.clone();
+    roll_back(&mut at_once, &first.id, &[]);
+    let back = pass(&mut at_once, &brought);
+    assert_eq!(phases(&back), "a1=Pending@1 b1=Pending@1");
+    // With a later run it goes to what it was before both, not to what failed.
+    let edited = known(&[("a1", "2", "3"), ("b1", "2", "3")]);
+    pass(&mut rollout, &edited);
+    let through = known(&[("a1", "3", "3"), ("b1", "3", "3")]);
+    for _ in 0..6 {
+        pass(&mut rollout, &through);
+    }
+    roll_back(&mut rollout, &first.id, &[]);
+    let back = pass(&mut rollout, &through);
+    assert_eq!(phases(&back), "a1=Pending@1 b1=Pending@1");
 }
 
 #[test]

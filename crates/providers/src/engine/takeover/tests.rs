@@ -181,9 +181,18 @@ fn what_somebody_else_keeps_is_not_the_providers() {
         ),
         ("Windlass", managed(COMPONENTS_MANAGER, APPLY), None),
     ];
-    for (name, meta, expected) in cases {
-        let meta: ObjectMeta = serde_json::from_value(meta).unwrap();
-        let found = keeper(&meta, &provider);
+    for (name, mut meta, expected) in cases {
+        let read = |meta: &Value| serde_json::from_value::<ObjectMeta>(meta.clone()).unwrap();
+        let found = keeper(&read(&meta), &provider);
+        assert_eq!(found.as_deref(), expected, "{name}");
+        // Beside Windlass each is who it is.
+        let own = managed(COMPONENTS_MANAGER, APPLY)["managedFields"][0].clone();
+        match meta["managedFields"].as_array_mut() {
+            Some(entries) => entries.insert(0, own),
+            None => meta["managedFields"] = json!([own]),
+        }
+        assert_eq!(keeper(&read(&meta), &provider), None, "{name}");
+        let found = keeper_beside(&read(&meta), &provider);
         assert_eq!(found.as_deref(), expected, "{name}");
     }
 }
