@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     chain::Prefix,
+    memo::{Named, Reads},
     order::Order,
     problem::{Object, Problem, Problems, Rule},
     render::digest,
@@ -33,6 +34,8 @@ pub struct Fleet {
     pub(crate) contents: HashMap<Object, Arc<str>>,
     /// What the levels above clusters come to, by the Hierarchy and the objects.
     pub(crate) prefixes: Mutex<HashMap<(Name, Vec<Object>), Remembered>>,
+    /// The objects that clusters read which name these, where all of them are there.
+    reads: Mutex<HashMap<Named, Option<Reads>>>,
 }
 
 /// What levels come to, or what is wrong with them.
@@ -237,6 +240,17 @@ impl Fleet {
     }
 
     pub(crate) fn remember(&self, key: (Name, Vec<Object>), prefix: &Remembered) {
+    /// What is read by a cluster that names these, found out once.
+    pub(crate) fn reads_once(
+        &self,
+        named: Named,
+        find: impl FnOnce() -> Option<Reads>,
+    ) -> Option<Reads> {
+        let known = self.reads.lock();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        known.entry(named).or_insert_with(find).clone()
+    }
+
         let prefixes = self.prefixes.lock();
         let mut prefixes = prefixes.unwrap_or_else(PoisonError::into_inner);
         prefixes.insert(key, prefix.clone());
