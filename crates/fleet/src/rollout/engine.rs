@@ -7,6 +7,8 @@
 //! - no cluster is begun that would bring an object of a budget's level above its maximum, with all that are under way *or not well*; for
 //!   one that is not well itself those that are under way count alone;
 //! - no cluster is begun before every canary is done, nor while more have failed than may;
+//! - no cluster is begun that is at work for another reason. One of Cluster API is not waited for when that takes longer than a change may,
+//!   and on a way back not at all: where machines never come it is at work for ever, and it is the next edit that mends it;
 //! - no cluster is begun outside of the maintenance windows;
 //! - a run ends, or says what it waits for.
 
@@ -63,6 +65,11 @@ pub struct Seen {
     pub health: FleetHealth,
     /// What is said of it.
     pub message: Option<String>,
+    /// Since when it is at work, where it is and that is known.
+    pub at_work_since: Option<Timestamp>,
+    /// Whether its operators take another change while they are at work, and do not give up, as those of Cluster API; a run of kubespray
+    /// comes to its end.
+    pub is_declarative: bool,
     /// The conditions of its own object.
     pub gates: BTreeMap<String, String>,
     /// What the rules of gates are for its own object.
@@ -127,18 +134,17 @@ pub fn advance(
         follow(member, seen.get(&member.name), policy, steering, now);
     }
     let mut verdict = begin(run, policy, seen, steering, now);
-    verdict.wake = run
-        .clusters
-        .iter()
-        .filter_map(|member| {
-            let passed = elapsed(member, now);
-            match member.phase {
-                MemberPhase::Updating => Some(policy.deadline.saturating_sub(passed)),
-                MemberPhase::Soaking => Some(policy.soak.saturating_sub(passed)),
-                _ => None,
-            }
-        })
-        .min();
+    let of_members = run.clusters.iter().filter_map(|member| {
+        let passed = elapsed(member, now);
+        match member.phase {
+            MemberPhase::Updating => Some(policy.deadline.saturating_sub(passed)),
+            MemberPhase::Soaking => Some(policy.soak.saturating_sub(passed)),
+            _ => None,
+        }
+    });
+    let next = verdict.next.iter().filter_map(|name| seen.get(name));
+    let of_next = next.filter_map(|own| grant::left_alone_for(own, policy, now));
+    verdict.wake = of_members.chain(of_next.filter(|left| *left > 0)).min();
     verdict
 }
 
@@ -412,7 +418,11 @@ fn enter(member: &mut RolloutMember, phase: MemberPhase, message: Option<String>
 }
 
 fn elapsed(member: &RolloutMember, now: Timestamp) -> u64 {
-    let since = member.since.as_ref().map_or(now, |since| since.0);
+    passed(member.since.as_ref().map_or(now, |since| since.0), now)
+}
+
+/// How many seconds have passed since then; none, if a clock was set back.
+fn passed(since: Timestamp, now: Timestamp) -> u64 {
     u64::try_from(now.as_second() - since.as_second()).unwrap_or_default()
 }
 
