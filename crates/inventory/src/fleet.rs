@@ -7,7 +7,7 @@ use std::{
 
 use api::inventory::{
     ClusterTemplate, Customer, Environment, FleetCluster, FleetClusterSpec, GROUP, Hierarchy,
-    InfraProvider, LEVEL_LABEL, LevelKind, Rollout, Settings, Site, ValuePath,
+    InfraProvider, LEVEL_LABEL, LevelKind, Rollout, Settings, Site, ValuePath, WaveApproval,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -161,6 +161,7 @@ impl Fleet {
             }
             // How changes come to clusters is no part of what they are.
             "Rollout" => typed::<Rollout>(&object, value).map(drop),
+            "WaveApproval" => typed::<WaveApproval>(&object, value).map(drop),
             "FleetRevision" => Ok(()),
             _ => Err(unknown(&object)),
         }
@@ -170,7 +171,7 @@ impl Fleet {
     fn note(&mut self, object: &Object, value: &Value) {
         if !matches!(
             object.kind.as_str(),
-            "FleetCluster" | "FleetRevision" | "Rollout"
+            "FleetCluster" | "FleetRevision" | "Rollout" | "WaveApproval"
         ) {
             let says = json!([value["spec"], value["data"]]);
             self.contents.insert(object.clone(), digest(&says).into());
@@ -239,7 +240,6 @@ impl Fleet {
         prefixes.get(key).cloned()
     }
 
-    pub(crate) fn remember(&self, key: (Name, Vec<Object>), prefix: &Remembered) {
     /// What is read by a cluster that names these, found out once.
     pub(crate) fn reads_once(
         &self,
@@ -251,6 +251,7 @@ impl Fleet {
         known.entry(named).or_insert_with(find).clone()
     }
 
+    pub(crate) fn remember(&self, key: (Name, Vec<Object>), prefix: &Remembered) {
         let prefixes = self.prefixes.lock();
         let mut prefixes = prefixes.unwrap_or_else(PoisonError::into_inner);
         prefixes.insert(key, prefix.clone());

@@ -325,7 +325,8 @@ fn held(
         Some((
             RolloutPhase::WaitingForApproval,
             format!(
-                "the wave {wave} waits for an approval: add it to spec.control.approved with spec.control.run {}",
+                "the wave {wave} waits for an approval: add it to spec.control.approved with spec.control.run {}, or make a WaveApproval \
+                 of it",
                 run.id
             ),
         ))

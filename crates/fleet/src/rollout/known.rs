@@ -13,7 +13,9 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{
-    Context, engine,
+    Context,
+    approvals::Approved,
+    engine,
     engine::Seen,
     history, rollback,
     waves::{self, Candidate},
@@ -40,6 +42,8 @@ pub(super) struct Known {
     pub unknown: Vec<String>,
     /// Where somebody asks to roll the run back: clusters that cannot go to what they were before, and why.
     pub no_way_back: BTreeMap<String, String>,
+    /// The waves that people let begin by objects of their own.
+    pub approvals: Vec<Approved>,
     /// What the clusters inherit from, if it can be kept.
     pub sources: Option<String>,
     /// The levels that there are.
