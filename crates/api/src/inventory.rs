@@ -6,6 +6,7 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
+mod approval;
 mod hierarchy;
 mod levels;
 mod path;
@@ -14,6 +15,7 @@ mod rollout;
 mod status;
 mod template;
 
+pub use approval::{WaveApproval, WaveApprovalSpec};
 pub use hierarchy::{
     ClusterLevel, Hierarchy, HierarchySpec, Level, LevelKind, Lists, MergeRule, Presence, Strategy,
     ValueRule,
@@ -68,6 +70,7 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
         FleetCluster::crd(),
         ClusterTemplate::crd(),
         Rollout::crd(),
+        WaveApproval::crd(),
         FleetRevision::crd(),
     ]
 }

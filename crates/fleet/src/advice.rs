@@ -58,7 +58,8 @@ fn is_of_an_inventory(object: &Value) -> bool {
     match object["apiVersion"].as_str().unwrap_or_default() {
         "v1" => kind == "ConfigMap" && object["metadata"]["labels"][LEVEL_LABEL].is_string(),
         version => {
-            version.split('/').next() == Some(GROUP) && !matches!(kind, "Rollout" | "FleetRevision")
+            version.split('/').next() == Some(GROUP)
+                && !matches!(kind, "Rollout" | "FleetRevision" | "WaveApproval")
         }
     }
 }

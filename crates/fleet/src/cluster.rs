@@ -40,6 +40,7 @@ mod health;
 mod live;
 mod machine_sets;
 pub mod part;
+mod pools;
 pub(crate) mod records;
 mod report;
 mod request;

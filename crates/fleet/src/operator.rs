@@ -6,7 +6,7 @@ use api::{
     Cluster, ClusterNode,
     inventory::{
         ClusterTemplate, Customer, Environment, FleetCluster, FleetRevision, Hierarchy,
-        InfraProvider, LEVEL_LABEL, Rollout, Site,
+        InfraProvider, LEVEL_LABEL, Rollout, Site, WaveApproval,
     },
     secrets::VaultSecret,
 };
@@ -50,6 +50,7 @@ pub fn operate(manager: &mut Manager, options: Options) {
     let inventories = Arc::new(Inventories::new(manager));
     let own = manager.watch::<FleetCluster>();
     let rollouts = manager.watch::<Rollout>();
+    let approvals = manager.watch::<WaveApproval>();
     let clusters = manager.watch::<Cluster>();
     let nodes = manager.watch::<ClusterNode>();
     let revisions = manager.watch::<FleetRevision>();
@@ -140,6 +141,7 @@ pub fn operate(manager: &mut Manager, options: Options) {
         .woken_by(&templates, reads::wish, rollouts.in_namespace_of())
         .woken_by(&config_maps, reads::everything, rollouts.in_namespace_of())
         .woken_by(&own, reads::everything, rollouts.in_namespace_of())
+        .woken_by(&approvals, reads::wish, rollouts.in_namespace_of())
         .woken_on(&wake_ups, |(namespace, name)| {
             [ObjectRef::new(&name).within(&namespace)]
         })

@@ -89,7 +89,12 @@ pub async fn reconcile(
     let Some(rollout) = own.find(|one| one.metadata.deletion_timestamp.is_none()) else {
         return Ok(Action::await_change());
     };
-    let known = known::known(rollout, &all, &inventory, &context);
+    let approvals = approvals::listed(rollout, &context.client).await;
+    let approvals = approvals.map_err(|error| Error::Api("list the WaveApprovals", error))?;
+    let known = known::Known {
+        approvals,
+        ..known::known(rollout, &all, &inventory, &context)
+    };
     let unrest = inventory.unrest();
     let decided = decision::decide(rollout, &known, unrest, Timestamp::now());
     report::publish(rollout, &decided, &known, inventory.sources(), &context).await?;

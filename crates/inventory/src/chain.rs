@@ -9,7 +9,7 @@ use api::inventory::{FleetClusterSpec, Presence, Segment, ValuePath};
 
 use crate::{
     fleet::{Changed, Fleet, Layer, Name, field},
-    memo::Inputs,
+    memo::{Inputs, Named, Reads},
     merge::merge,
     order::{CLUSTER, Order},
     problem::{Object, Problem, Problems, Rule},
@@ -103,9 +103,24 @@ impl Fleet {
 
     /// What a cluster is rendered from. None: something that it names is not there, or too much.
     pub(crate) fn inputs(&self, cluster: &Object) -> Option<Inputs> {
-        let namespace = &cluster.namespace;
-        let name = (namespace.clone(), cluster.name.clone());
+        let name = (cluster.namespace.clone(), cluster.name.clone());
         let spec = self.clusters.get(&name)?;
+        let named = Named {
+            namespace: cluster.namespace.clone(),
+            hierarchy: spec.hierarchy.clone(),
+            parents: spec.parents.clone(),
+            template: spec.template.clone(),
+        };
+        Some(Inputs {
+            cluster: spec.clone(),
+            changed: self.changed.get(&name).cloned(),
+            read: self.reads_once(named, || self.reads(cluster, spec))?,
+        })
+    }
+
+    /// The objects that a cluster reads, which follow from what it names alone.
+    fn reads(&self, cluster: &Object, spec: &FleetClusterSpec) -> Option<Reads> {
+        let namespace = &cluster.namespace;
         let order = self.order(cluster, spec).ok()?;
         let chain = self.chain(cluster, spec, &order).ok()?;
         let levels = chain.iter();
@@ -122,11 +137,7 @@ impl Fleet {
             .into_iter()
             .chain(read);
         let read = read.map(|object| (object.clone(), self.contents.get(object).cloned()));
-        Some(Inputs {
-            cluster: spec.clone(),
-            changed: self.changed.get(&name).cloned(),
-            read: read.collect(),
-        })
+        Some(read.collect())
     }
 
     fn order(&self, cluster: &Object, spec: &FleetClusterSpec) -> Result<Arc<Order>, Vec<Problem>> {

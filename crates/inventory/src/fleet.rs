@@ -7,13 +7,14 @@ use std::{
 
 use api::inventory::{
     ClusterTemplate, Customer, Environment, FleetCluster, FleetClusterSpec, GROUP, Hierarchy,
-    InfraProvider, LEVEL_LABEL, LevelKind, Rollout, Settings, Site, ValuePath,
+    InfraProvider, LEVEL_LABEL, LevelKind, Rollout, Settings, Site, ValuePath, WaveApproval,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::{
     chain::Prefix,
+    memo::{Named, Reads},
     order::Order,
     problem::{Object, Problem, Problems, Rule},
     render::digest,
@@ -33,6 +34,8 @@ pub struct Fleet {
     pub(crate) contents: HashMap<Object, Arc<str>>,
     /// What the levels above clusters come to, by the Hierarchy and the objects.
     pub(crate) prefixes: Mutex<HashMap<(Name, Vec<Object>), Remembered>>,
+    /// The objects that clusters read which name these, where all of them are there.
+    reads: Mutex<HashMap<Named, Option<Reads>>>,
 }
 
 /// What levels come to, or what is wrong with them.
@@ -158,6 +161,7 @@ impl Fleet {
             }
             // How changes come to clusters is no part of what they are.
             "Rollout" => typed::<Rollout>(&object, value).map(drop),
+            "WaveApproval" => typed::<WaveApproval>(&object, value).map(drop),
             "FleetRevision" => Ok(()),
             _ => Err(unknown(&object)),
         }
@@ -167,7 +171,7 @@ impl Fleet {
     fn note(&mut self, object: &Object, value: &Value) {
         if !matches!(
             object.kind.as_str(),
-            "FleetCluster" | "FleetRevision" | "Rollout"
+            "FleetCluster" | "FleetRevision" | "Rollout" | "WaveApproval"
         ) {
             let says = json!([value["spec"], value["data"]]);
             self.contents.insert(object.clone(), digest(&says).into());
@@ -234,6 +238,17 @@ impl Fleet {
         let prefixes = self.prefixes.lock();
         let prefixes = prefixes.unwrap_or_else(PoisonError::into_inner);
         prefixes.get(key).cloned()
+    }
+
+    /// What is read by a cluster that names these, found out once.
+    pub(crate) fn reads_once(
+        &self,
+        named: Named,
+        find: impl FnOnce() -> Option<Reads>,
+    ) -> Option<Reads> {
+        let known = self.reads.lock();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        known.entry(named).or_insert_with(find).clone()
     }
 
     pub(crate) fn remember(&self, key: (Name, Vec<Object>), prefix: &Remembered) {

@@ -107,14 +107,14 @@ pub fn impact(
     let all = Edits::new(namespace, before, after);
     let mut effects = Vec::new();
     for ((group, object), edit) in &all.0 {
-        if edit.before == edit.after && !all.has_changed_templates() {
+        if edit.before == edit.after && !all.has_changes() {
             continue;
         }
         effects.extend(match (*group, object.kind.as_str()) {
             (CORE, "MachineDeployment") => workers::deployment(object, *edit, &all, live),
             (CORE, "MachineSet") => workers::set(object, *edit, &all, live),
             (CORE, "Machine") => workers::machine(object, *edit),
-            (CORE, "MachinePool") => pool::pool(object, *edit, live),
+            (CORE, "MachinePool") => pool::pool(object, *edit, &all, live),
             (CORE, "Cluster") => topology::topology(object, *edit, live),
             (CONTROL_PLANE, "KubeadmControlPlane") => {
                 control_plane::kubeadm(object, *edit, &all, live)
@@ -148,22 +148,25 @@ impl<'a> Edits<'a> {
         Self(all)
     }
 
-    fn has_changed_templates(&self) -> bool {
-        self.0
-            .iter()
-            .any(|((_, object), edit)| object.kind.ends_with("Template") && edit.is_change())
+    /// Whether something stays and is not the same: what refers to it may be about other machines, and be the same itself.
+    fn has_changes(&self) -> bool {
+        self.0.values().any(Edit::is_change)
     }
 
-    /// Whether what a reference names was changed under its name.
-    fn is_changed(&self, namespace: &str, reference: &Value) -> bool {
-        let text = |key: &str| reference[key].as_str().unwrap_or_default();
-        let object = Object {
-            kind: text("kind").to_owned(),
-            namespace: namespace.to_owned(),
-            name: text("name").to_owned(),
-        };
-        let group = fields::group_of_reference(reference);
-        self.0.get(&(group, object)).is_some_and(Edit::is_change)
+    /// Those of the references whose object was changed under its name, as kind and name.
+    fn changed(&self, namespace: &str, references: &[&Value]) -> Vec<String> {
+        let changed = references.iter().filter_map(|reference| {
+            let text = |key: &str| reference[key].as_str().unwrap_or_default();
+            let object = Object {
+                kind: text("kind").to_owned(),
+                namespace: namespace.to_owned(),
+                name: text("name").to_owned(),
+            };
+            let said = format!("{}/{}", object.kind, object.name);
+            let edit = self.0.get(&(fields::group_of_reference(reference), object));
+            edit.filter(|edit| edit.is_change()).map(|_| said)
+        });
+        changed.collect()
     }
 }
 

@@ -5,7 +5,10 @@
 //! those are is looked up anew in each inventory, so a cluster that another parent is given to, or an object that comes or goes, is noticed
 //! too.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use api::inventory::FleetClusterSpec;
 
@@ -20,8 +23,20 @@ pub(crate) struct Inputs {
     pub(crate) cluster: Arc<FleetClusterSpec>,
     /// What has changed in Vault.
     pub(crate) changed: Option<Arc<Changed>>,
-    /// The objects that it reads, in the order in which they count, with the digests of what they say.
-    pub(crate) read: Vec<(Object, Option<Arc<str>>)>,
+    /// The objects that it reads.
+    pub(crate) read: Reads,
+}
+
+/// Objects that are read, in the order in which they count, with the digests of what they say.
+pub(crate) type Reads = Arc<[(Object, Option<Arc<str>>)]>;
+
+/// What a cluster names. Those that name the same read the same: of thousands each would be looked up, and kept, by itself.
+#[derive(Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Named {
+    pub(crate) namespace: String,
+    pub(crate) hierarchy: Option<String>,
+    pub(crate) parents: BTreeMap<String, String>,
+    pub(crate) template: Option<String>,
 }
 
 /// Remembers what was made of clusters.

@@ -342,6 +342,16 @@ fn on_change(key: &str, inside: &Map<String, Value>) -> Result<usize, Rule> {
     if declared == "InPlace" || declared == ROLL_MACHINES {
         return Ok(1);
     }
+    if declared == RESTART_PROVIDER {
+        return Err(Rule::Reserved {
+            what: format!(
+                "has {ON_CHANGE}: {RESTART_PROVIDER}, and no provider of Cluster API is a cluster's alone: one would restart those of all others"
+            ),
+            remedy: "take it out: what a provider reads with each look, as the credentials that an object of a cluster names, it has in time. What \
+                     it reads once, when it starts, is of the provider: a VaultSecret of the provider's namespace whose Secret its \
+                     spec.configSecret names restarts it, docs/vault.md",
+        });
+    }
     Err(Rule::Reserved {
         what: format!("has {ON_CHANGE}: {declared}, which is neither InPlace nor {ROLL_MACHINES}"),
         remedy: "InPlace, as where nothing is said: the Secret is written anew, and who reads it reads the new value; RollMachines: machines are \
@@ -368,6 +378,9 @@ fn is_key(text: &str) -> bool {
 pub(crate) const ON_CHANGE: &str = "onChange";
 /// That machines are replaced.
 pub(crate) const ROLL_MACHINES: &str = "RollMachines";
+
+/// That a provider restarts, which no cluster may ask for.
+const RESTART_PROVIDER: &str = "RestartProvider";
 
 /// As deep as the parser of YAML follows, and shallow enough for what recurses here.
 const MAX_DEPTH: usize = 48;

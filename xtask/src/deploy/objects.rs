@@ -174,7 +174,7 @@ const INVENTORY: [&str; 7] = [
 /// What the operator does with fleets, where it is told to work on them.
 fn fleet_rules() -> Vec<Value> {
     let kinds = "inventory.windlass.dev";
-    let watched = [&INVENTORY[..], &["rollouts"]].concat();
+    let watched = [&INVENTORY[..], &["rollouts", "waveapprovals"]].concat();
     vec![
         rule(kinds, &watched, &["list", "watch"]),
         rule(

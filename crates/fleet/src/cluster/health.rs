@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use api::inventory::FleetHealth;
 use serde_json::Value;
 
-use super::part::{Part, Parts};
+use super::{
+    part::{Part, Parts},
+    pools,
+};
 
 /// How a cluster stands.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -197,6 +200,11 @@ fn of_part(part: &Part, live: &Value) -> Option<(FleetHealth, Option<String>)> {
             "{title} has a change that its operator is at work on"
         ));
     }
+    if part.is_pool()
+        && let Some(why) = pools::at_work(live)
+    {
+        return at_work(format!("{title} {why}"));
+    }
     // Of objects of v1beta1 they stand below v1beta2.
     let conditions = [&status["conditions"], &status["v1beta2"]["conditions"]];
     let mut conditions = conditions.into_iter().filter_map(Value::as_array).flatten();
@@ -313,6 +321,22 @@ mod tests {
                 expected,
                 "{live:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_pool_that_has_not_its_machines_is_no_well_cluster() {
+        let of = |kind: &str| json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": "x"}});
+        let parts = parts("ns", "x", "r", &[of("MachinePool"), of("Cluster")]).unwrap();
+        let own = json!({"observedGeneration": 1, "conditions": [condition("Available", "True")]});
+        for (ready, expected) in [(3, FleetHealth::Well), (1, FleetHealth::AtWork)] {
+            let status = json!({
+                "observedGeneration": 1, "initialization": {"infrastructureProvisioned": true},
+                "replicas": 3, "readyReplicas": ready,
+            });
+            let live = [status, own.clone()].map(|status| Some(cluster(1, status)));
+            let standing = standing(&parts, &live, Rolling::No);
+            assert_eq!(standing.health, expected, "{ready}: {:?}", standing.message);
         }
     }
 

@@ -3,6 +3,7 @@
 //! A MachineDeployment has seen a change before its MachineSets tell that machines are no longer up to date: for a moment it says that
 //! nothing rolls, and a roll-out that looks then takes a cluster for done of which no machine was replaced yet. Its MachineSets say it at once:
 //! there is one of its template, or there is none. Those that a topology has made are asked too: the inventory knows its Cluster alone.
+//! So are MachinePools, of which a Cluster says nothing (`pools`).
 //!
 //! # Source
 //! Cluster API, `internal/controllers/machinedeployment`: a new MachineSet is made where none has the template but for what is brought to
@@ -16,6 +17,7 @@ use super::{
     apply::is_unknown,
     live,
     part::{Part, Parts},
+    pools,
 };
 
 /// On a MachineSet: the MachineDeployment that it is of.
@@ -39,6 +41,7 @@ pub(super) async fn behind(
         };
         let why = match part.kind.as_str() {
             "MachineDeployment" => of_deployment(part, live, context).await,
+            "MachinePool" => Ok(pools::behind(live).map(|why| format!("{} {why}", part.title()))),
             "Cluster" if live["spec"]["topology"].is_object() => {
                 of_topology(part, live, context).await
             }
@@ -89,7 +92,24 @@ async fn of_topology(
             return Ok(why);
         }
     }
-    Ok(None)
+    // Who has none need not let anybody list them.
+    let asked = &live["spec"]["topology"]["workers"]["machinePools"];
+    if asked.as_array().is_none_or(Vec::is_empty) {
+        return Ok(None);
+    }
+    let kind = Part {
+        kind: "MachinePool".to_owned(),
+        ..kind
+    };
+    let made = listed(&kind, &labels, &title, context).await?;
+    Ok(made.iter().find_map(|pool| of_pool(&kind, pool)))
+}
+
+/// Why a pool that a topology has made holds a roll-out up: nobody else looks at it.
+fn of_pool(kind: &Part, pool: &Value) -> Option<String> {
+    let why = pools::at_work(pool).or_else(|| pools::behind(pool))?;
+    let name = pool["metadata"]["name"].as_str().unwrap_or_default();
+    Some(format!("{}/{}/{name} {why}", kind.kind, kind.namespace))
 }
 
 async fn of_deployment(

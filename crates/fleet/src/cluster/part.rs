@@ -81,6 +81,11 @@ impl Part {
         self.kind == "ClusterClass" && self.api_version.starts_with("cluster.x-k8s.io/")
     }
 
+    /// Whether it is a MachinePool of Cluster API.
+    pub fn is_pool(&self) -> bool {
+        self.kind == "MachinePool" && self.api_version.starts_with("cluster.x-k8s.io/")
+    }
+
     /// Whether it is of kubespray.
     pub fn is_kubespray(&self) -> bool {
         self.api_version == KUBESPRAY

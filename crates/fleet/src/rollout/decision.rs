@@ -81,12 +81,9 @@ pub(super) fn decide(
         ..Decided::default()
     };
     let edited = edited(known, status.run.as_ref(), &decided.skipped);
-    let control = spec.control.clone().unwrap_or_default();
-    let run = status.run.as_ref().map(|run| &run.id);
-    let approved = control.approved.into_iter();
-    let approved = approved
-        .filter(|_| control.run.as_ref() == run)
-        .collect::<BTreeSet<_>>();
+    let run = status.run.as_ref();
+    let approved = run.map(|run| approvals::of_run(rollout, &known.approvals, &run.id));
+    let approved = approved.unwrap_or_default();
     let mut decided = match (status.run.clone(), history::asked(rollout)) {
         (Some(open), asked) if open.ended.is_none() => {
             let phase = status.phase.unwrap_or_default();
@@ -187,7 +184,7 @@ impl Situation<'_> {
         }
         let mut steering = Steering {
             state,
-            approved: pick(&control.approved),
+            approved: approvals::of_run(self.rollout, &self.known.approvals, &open.id),
             skip,
             gives_way,
             unknown: self.known.is_unknown(),
@@ -201,7 +198,8 @@ impl Situation<'_> {
         let waiting = engine::waiting(&open, &policy);
         decided.verdict =
             engine::advance(&mut open, &policy, &self.known.seen, &steering, self.now);
-        approvals::note(self.rollout, &mut open, &policy, waiting);
+        let objects = &self.known.approvals;
+        approvals::note(self.rollout, objects, &mut open, &policy, waiting);
         decided.verdict.wake = self.wake(decided.verdict.wake);
         if let Some(why) = decided.problem.clone().or(refusal) {
             decided.verdict.waits = Some(why);

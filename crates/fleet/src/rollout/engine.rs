@@ -7,6 +7,8 @@
 //! - no cluster is begun that would bring an object of a budget's level above its maximum, with all that are under way *or not well*; for
 //!   one that is not well itself those that are under way count alone;
 //! - no cluster is begun before every canary is done, nor while more have failed than may;
+//! - no cluster is begun that is at work for another reason. One of Cluster API is not waited for when that takes longer than a change may,
+//!   and on a way back not at all: where machines never come it is at work for ever, and it is the next edit that mends it;
 //! - no cluster is begun outside of the maintenance windows;
 //! - a run ends, or says what it waits for.
 
@@ -63,6 +65,10 @@ pub struct Seen {
     pub health: FleetHealth,
     /// What is said of it.
     pub message: Option<String>,
+    /// Since when it is at work, where it is and that is known.
+    pub at_work_since: Option<Timestamp>,
+    /// Whether it comes to rest by itself.
+    pub operators: Operators,
     /// The conditions of its own object.
     pub gates: BTreeMap<String, String>,
     /// What the rules of gates are for its own object.
@@ -71,6 +77,16 @@ pub struct Seen {
     pub is_taken: bool,
     /// Whether it was born in the middle of a run, and is not yet what the inventory renders.
     pub is_newborn: bool,
+}
+
+/// What the operators of a cluster do with a change that comes to nothing.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Operators {
+    /// They come to its end, and take another one then: those of kubespray.
+    #[default]
+    ComeToRest,
+    /// They go on with it for ever, or with another one in its place: those of Cluster API.
+    NeverGiveUp,
 }
 
 /// What people want.
@@ -127,18 +143,17 @@ pub fn advance(
         follow(member, seen.get(&member.name), policy, steering, now);
     }
     let mut verdict = begin(run, policy, seen, steering, now);
-    verdict.wake = run
-        .clusters
-        .iter()
-        .filter_map(|member| {
-            let passed = elapsed(member, now);
-            match member.phase {
-                MemberPhase::Updating => Some(policy.deadline.saturating_sub(passed)),
-                MemberPhase::Soaking => Some(policy.soak.saturating_sub(passed)),
-                _ => None,
-            }
-        })
-        .min();
+    let of_members = run.clusters.iter().filter_map(|member| {
+        let passed = elapsed(member, now);
+        match member.phase {
+            MemberPhase::Updating => Some(policy.deadline.saturating_sub(passed)),
+            MemberPhase::Soaking => Some(policy.soak.saturating_sub(passed)),
+            _ => None,
+        }
+    });
+    let next = verdict.next.iter().filter_map(|name| seen.get(name));
+    let of_next = next.filter_map(|own| grant::left_alone_for(own, policy, now));
+    verdict.wake = of_members.chain(of_next.filter(|left| *left > 0)).min();
     verdict
 }
 
@@ -319,7 +334,8 @@ fn held(
         Some((
             RolloutPhase::WaitingForApproval,
             format!(
-                "the wave {wave} waits for an approval: add it to spec.control.approved with spec.control.run {}",
+                "the wave {wave} waits for an approval: add it to spec.control.approved with spec.control.run {}, or make a WaveApproval \
+                 of it",
                 run.id
             ),
         ))
@@ -412,7 +428,11 @@ fn enter(member: &mut RolloutMember, phase: MemberPhase, message: Option<String>
 }
 
 fn elapsed(member: &RolloutMember, now: Timestamp) -> u64 {
-    let since = member.since.as_ref().map_or(now, |since| since.0);
+    passed(member.since.as_ref().map_or(now, |since| since.0), now)
+}
+
+/// How many seconds have passed since then; none, if a clock was set back.
+fn passed(since: Timestamp, now: Timestamp) -> u64 {
     u64::try_from(now.as_second() - since.as_second()).unwrap_or_default()
 }
 

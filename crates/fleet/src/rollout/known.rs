@@ -3,21 +3,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{
-    inventory::{FleetSecret, Rollout, RolloutMember, RolloutState},
+    inventory::{
+        FleetClusterStatus, FleetHealth, FleetSecret, Rollout, RolloutMember, RolloutState,
+    },
     secrets::KEY_DIGITS,
 };
-use controller::stream::in_namespace;
+use controller::{conditions, stream::in_namespace};
+use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{
-    Context, engine,
-    engine::Seen,
+    Context,
+    approvals::Approved,
+    engine,
+    engine::{Operators, Seen},
     history, rollback,
     waves::{self, Candidate},
 };
 use crate::{
     cluster::{records, secrets::is_other},
-    inventories::Inventory,
+    inventories::{Inventory, Revision},
 };
 
 /// What is known of the clusters of a roll-out.
@@ -37,6 +42,8 @@ pub(super) struct Known {
     pub unknown: Vec<String>,
     /// Where somebody asks to roll the run back: clusters that cannot go to what they were before, and why.
     pub no_way_back: BTreeMap<String, String>,
+    /// The waves that people let begin by objects of their own.
+    pub approvals: Vec<Approved>,
     /// What the clusters inherit from, if it can be kept.
     pub sources: Option<String>,
     /// The levels that there are.
@@ -120,6 +127,8 @@ pub(super) fn known(
                 target: status.target.clone(),
                 health: status.health.unwrap_or_default(),
                 message: status.message.clone(),
+                at_work_since: at_work_since(&status),
+                operators: outcome.as_ref().as_ref().map(operators).unwrap_or_default(),
                 gates: status.gates.clone(),
                 rules: status.rules.clone(),
                 is_taken: taken.contains_key(name.as_str()),
@@ -173,6 +182,27 @@ pub(super) fn known(
         }
     }
     known
+}
+
+/// Whose operators are at work on a cluster, by what it is rendered to.
+fn operators(revision: &Revision) -> Operators {
+    let mut objects = revision.objects.iter();
+    let is_of_kubespray = objects.any(|object| {
+        let version = object["apiVersion"].as_str();
+        version.is_some_and(|version| version.starts_with("kubespray.k8s.io/"))
+    });
+    if is_of_kubespray {
+        Operators::ComeToRest
+    } else {
+        Operators::NeverGiveUp
+    }
+}
+
+/// Since when a cluster is at work: since it was Ready last. Pure.
+fn at_work_since(status: &FleetClusterStatus) -> Option<Timestamp> {
+    let mut all = status.conditions.iter();
+    let ready = all.find(|it| it.type_ == conditions::READY && it.status != "True")?;
+    (status.health == Some(FleetHealth::AtWork)).then_some(ready.last_transition_time.0)
 }
 
 /// Why not all clusters of a roll-out that share a secret of Vault have read the newest version of it that one of them has. Pure.
@@ -262,7 +292,28 @@ fn members(rollout: &Rollout) -> impl Iterator<Item = &RolloutMember> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_cluster_is_at_work_since_it_was_ready_last() {
+        let at = "2026-01-01T00:00:00Z";
+        for (health, ready, expected) in [
+            ("AtWork", "False", Some(at)),
+            ("AtWork", "True", None),
+            ("Failed", "False", None),
+            ("Well", "True", None),
+        ] {
+            let status = serde_json::from_value(json!({"health": health, "conditions": [
+                {"type": "UpToDate", "status": "False", "reason": "x", "message": "x", "lastTransitionTime": "2020-01-01T00:00:00Z"},
+                {"type": "Ready", "status": ready, "reason": "x", "message": "x", "lastTransitionTime": at},
+            ]}));
+            let since = at_work_since(&status.unwrap());
+            let since = since.map(|since| since.to_string());
+            assert_eq!(since.as_deref(), expected, "{health} {ready}");
+        }
+    }
 
     #[test]
     fn who_shares_a_secret_has_read_it_before_a_run_begins() {

@@ -1,8 +1,8 @@
 //! A wave that waits for a person on the embedded API: what `kubectl get rollouts` prints of it, and what is kept of who let it begin.
 
-use api::inventory::{Environment, FleetCluster, Rollout, RolloutPhase};
+use api::inventory::{Environment, FleetCluster, Rollout, RolloutPhase, RolloutRun, WaveApproval};
 use kube::{
-    api::{GetParams, Patch, PatchParams},
+    api::{GetParams, Patch, PatchParams, PostParams},
     core::{Request, Resource},
 };
 use serde_json::{Value, json};
@@ -32,10 +32,9 @@ async fn printed(world: &World) -> Vec<(String, String)> {
         .collect()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_waits_for_a_person_is_printed_and_who_let_it_begin_is_kept() {
-    let world = World::start().await;
-    inventory(&world).await;
+/// A roll-out whose canary is done.
+async fn waiting(world: &World) -> RolloutRun {
+    inventory(world).await;
     for name in ["a1", "a2", "b1", "b2", "c1"] {
         world.until::<FleetCluster>(name, "born", is_ready).await;
     }
@@ -49,13 +48,20 @@ async fn what_waits_for_a_person_is_printed_and_who_let_it_begin_is_kept() {
         .await;
     let run = waiting.status.unwrap().run.unwrap();
     assert_eq!(run.approvals, []);
+    run
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_for_a_person_is_printed_and_who_let_it_begin_is_kept() {
+    let world = World::start().await;
+    let run = waiting(&world).await;
     let printed = printed(&world).await;
     let printed: Vec<_> = printed
         .iter()
         .map(|(column, cell)| (column.as_str(), cell.as_str()))
         .collect();
     let waits = format!(
-        "the wave rest waits for an approval: add it to spec.control.approved with spec.control.run {}",
+        "the wave rest waits for an approval: add it to spec.control.approved with spec.control.run {}, or make a WaveApproval of it",
         run.id
     );
     let (age, others) = printed.split_last().unwrap();
@@ -94,4 +100,36 @@ async fn what_waits_for_a_person_is_printed_and_who_let_it_begin_is_kept() {
     assert_eq!(approval.wave, "rest");
     assert_eq!(approval.by.as_deref(), Some("alice"));
     assert!(approval.at.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wave_begins_by_the_object_of_somebody_who_writes_no_rollout() {
+    let world = World::start().await;
+    let run = waiting(&world).await;
+    let approvals = world.all::<WaveApproval>(FLEET);
+    let parameters = PostParams {
+        field_manager: Some("dora".to_owned()),
+        ..PostParams::default()
+    };
+    // What is said of another run, or another wave, lets nothing begin.
+    for (name, run, wave) in [
+        ("former", "former", "rest"),
+        ("canary", run.id.as_str(), "canary"),
+        ("rest", run.id.as_str(), "rest"),
+    ] {
+        let object = json!({
+            "apiVersion": "inventory.windlass.dev/v1alpha1", "kind": "WaveApproval", "metadata": {"name": name},
+            "spec": {"rollout": "all", "run": run, "wave": wave},
+        });
+        let object = serde_json::from_value(object).unwrap();
+        approvals.create(&parameters, &object).await.unwrap();
+    }
+    let done = world.ended("approved", RolloutPhase::Succeeded).await;
+    let record = done.status.unwrap().history.swap_remove(0);
+    let approvals: Vec<_> = record
+        .approvals
+        .iter()
+        .map(|approval| (approval.wave.as_str(), approval.by.as_deref()))
+        .collect();
+    assert_eq!(approvals, [("rest", Some("dora"))]);
 }

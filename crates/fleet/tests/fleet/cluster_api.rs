@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use crate::world::{FLEET, World, status};
 
 mod classes;
+mod stuck;
 
 pub const CORE: &str = "cluster.x-k8s.io";
 const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";

@@ -1,14 +1,26 @@
 //! Machines of a MachinePool. Its infrastructure provider decides how a pool comes to another version, bootstrap configuration or
 //! infrastructure, and need not replace all of them.
+//!
+//! It names no templates, as what makes Machines one by one does, but the objects themselves: the pool of its provider and the
+//! configuration that is made into its bootstrap data. A change of those under their names is one of its machines.
+//!
+//! # Source
+//! Cluster API 1.14.2: `core/reconcilers/machinepool/machinepool_controller_phases.go` (`reconcileBootstrap`, `reconcileInfrastructure`) and
+//! `docs/book/src/developer/providers/contracts/infra-machinepool.md`.
 
 use super::{
-    Bound, Edit, Effect, Happens, Live, fields,
+    Bound, Edit, Edits, Effect, Happens, Live, fields,
     group::{Change, Group, Outdated},
     workers,
 };
 use crate::problem::Object;
 
-pub(super) fn pool(object: &Object, edit: Edit<'_>, live: Option<&Live>) -> Vec<Effect> {
+pub(super) fn pool(
+    object: &Object,
+    edit: Edit<'_>,
+    all: &Edits<'_>,
+    live: Option<&Live>,
+) -> Vec<Effect> {
     // Not every provider has a Machine for each of its instances.
     let machines = live
         .map(|live| live.labelled(&object.namespace, None, POOL_NAME, Some(&object.name)))
@@ -23,7 +35,10 @@ pub(super) fn pool(object: &Object, edit: Edit<'_>, live: Option<&Live>) -> Vec<
         Err(effects) => return effects,
     };
     let (old, new) = (&before["spec"]["template"], &after["spec"]["template"]);
-    let because = fields::differing(&workers::rolled(old), &workers::rolled(new));
+    let mut because = fields::differing(&workers::rolled(old), &workers::rolled(new));
+    let spec = &new["spec"];
+    let named = [&spec["bootstrap"]["configRef"], &spec["infrastructureRef"]];
+    because.extend(all.changed(&object.namespace, &named));
     group.changed(Change {
         size: workers::size(before, after, group.there()),
         outdated: Outdated {

@@ -173,14 +173,9 @@ pub(super) fn under_its_name<'a>(
     object: &Object,
     references: &[&Value],
 ) -> Option<Outdated<'a>> {
-    let changed = references
-        .iter()
-        .filter(|reference| all.is_changed(&object.namespace, reference));
+    let changed = all.changed(&object.namespace, references).into_iter();
     let because: Vec<_> = changed
-        .map(|reference| {
-            let text = |key: &str| reference[key].as_str().unwrap_or_default();
-            format!("{}/{} under its name", text("kind"), text("name"))
-        })
+        .map(|what| format!("{what} under its name"))
         .collect();
     (!because.is_empty()).then(|| Outdated::all(Happens::Outdated, because))
 }

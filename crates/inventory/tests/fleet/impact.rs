@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 mod autoscaler;
 mod laws;
+mod pool;
 
 const NAMESPACE: &str = "fleet";
 

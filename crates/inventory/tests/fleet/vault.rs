@@ -419,6 +419,12 @@ fn a_reference_that_cannot_stand_is_told_with_level_path_value_and_remedy() {
             CLUSTER.to_owned(),
         ),
         (
+            "a change that would be one of others too",
+            "{token: {vault: {path: infra, key: k, onChange: RestartProvider}}}",
+            CONNECTION,
+            CLUSTER.to_owned(),
+        ),
+        (
             "a change of what nobody looks at",
             "{token: {secretKeyRef: {name: s, key: k, onChange: InPlace}}}",
             CONNECTION,

@@ -1,7 +1,10 @@
 use api::inventory::{FleetHealth, MemberPhase};
 use serde_json::{Value, json};
 
-use super::{super::engine::Seen, *};
+use super::{
+    super::engine::{Operators, Seen},
+    *,
+};
 
 /// Clusters of the sites `a` and `b`, each with what it is and what the inventory renders it to.
 fn known(clusters: &[(&str, &str, &str)]) -> Known {
@@ -899,6 +902,80 @@ fn what_cannot_come_to_its_revision_has_failed_and_an_edit_mends_it() {
         phases(&pass(&mut rollout, &edited)),
         "a1=Updating@3 b1=Pending@3"
     );
+}
+
+#[test]
+fn what_never_comes_to_rest_is_mended_by_an_edit_when_its_time_is_up() {
+    let mut rollout = rollout(json!({"deadline": "1h", "soak": "0s"}));
+    let before = known(&[("a1", "1", "2"), ("b1", "1", "2")]);
+    let begun = pass_at(&mut rollout, &before, "2026-01-01T00:00:00Z");
+    assert_eq!(phases(&begun), "a1=Updating@2 b1=Pending@2");
+    // Its machines never come: Cluster API does not give up, and says no more than that it is rolling out.
+    let rolls = |rendered: &str| {
+        let mut rolls = known(&[("a1", "2", rendered), ("b1", "1", rendered)]);
+        if let Some(seen) = rolls.seen.get_mut("a1") {
+            seen.health = FleetHealth::AtWork;
+            seen.message = Some("MachineDeployment/a1 is RollingOut".to_owned());
+            seen.at_work_since = Some("2026-01-01T00:00:20Z".parse().unwrap());
+            seen.operators = Operators::NeverGiveUp;
+        }
+        rolls
+    };
+    let halted = pass_at(&mut rollout, &rolls("2"), "2026-01-01T01:00:00Z");
+    assert_eq!(phases(&halted), "a1=Failed@2 b1=Pending@2");
+    assert_eq!(halted.verdict.phase, RolloutPhase::Halted);
+    let mended = rolls("3");
+    let over = pass_at(&mut rollout, &mended, "2026-01-01T01:00:05Z");
+    assert_eq!(over.verdict.phase, RolloutPhase::Superseded);
+    // It is left alone for as long as a change may take, and looked at when that is over.
+    let waits = pass_at(&mut rollout, &mended, "2026-01-01T01:00:05Z");
+    assert_eq!(phases(&waits), "a1=Pending@3 b1=Pending@3");
+    assert_eq!(waits.verdict.wake, Some(15));
+    let told = waits.verdict.waits.unwrap();
+    assert!(told.contains("is RollingOut"), "{told}");
+    let goes_on = pass_at(&mut rollout, &mended, "2026-01-01T01:00:20Z");
+    assert_eq!(phases(&goes_on), "a1=Updating@3 b1=Pending@3");
+    // One of which nobody knows since when it is at work is waited for, and one of kubespray, whose run comes to its end.
+    let unknown = |seen: &mut Seen| seen.at_work_since = None;
+    let kubespray = |seen: &mut Seen| seen.operators = Operators::ComeToRest;
+    for waited_for in [unknown as fn(&mut Seen), kubespray] {
+        let mut rolls = rolls("3");
+        if let Some(seen) = rolls.seen.get_mut("a1") {
+            waited_for(seen);
+        }
+        if let Some(run) = rollout.status.as_mut().and_then(|it| it.run.as_mut()) {
+            run.clusters[0].phase = MemberPhase::Pending;
+        }
+        let waits = pass_at(&mut rollout, &rolls, "2026-01-09T00:00:00Z");
+        assert_eq!(phases(&waits), "a1=Pending@3 b1=Pending@3");
+    }
+}
+
+#[test]
+fn what_never_comes_to_rest_is_taken_back_at_once_where_its_operators_take_that() {
+    for (operators, expected) in [
+        (Operators::NeverGiveUp, "a1=Updating@1"),
+        (Operators::ComeToRest, "a1=Pending@1"),
+    ] {
+        let mut rollout = rollout(json!({"deadline": "1h"}));
+        let before = known(&[("a1", "1", "2"), ("b1", "1", "2")]);
+        pass_at(&mut rollout, &before, "2026-01-01T00:00:00Z");
+        let mut rolls = known(&[("a1", "2", "2"), ("b1", "1", "2")]);
+        if let Some(seen) = rolls.seen.get_mut("a1") {
+            seen.health = FleetHealth::AtWork;
+            seen.at_work_since = Some("2026-01-01T00:00:20Z".parse().unwrap());
+            seen.operators = operators;
+        }
+        let begun = pass_at(&mut rollout, &rolls, "2026-01-01T00:05:00Z");
+        assert_eq!(phases(&begun), "a1=Updating@2 b1=Pending@2");
+        let id = begun.run.unwrap().id;
+        rollout.spec.control =
+            Some(serde_json::from_value(json!({"run": id, "state": "RolledBack"})).unwrap());
+        let ended = pass_at(&mut rollout, &rolls, "2026-01-01T00:05:00Z");
+        assert_eq!(ended.verdict.phase, RolloutPhase::RolledBack);
+        let back = pass_at(&mut rollout, &rolls, "2026-01-01T00:05:01Z");
+        assert_eq!(phases(&back), expected, "{operators:?}");
+    }
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use api::inventory::{FleetHealth, MemberPhase, RolloutRun};
 use jiff::Timestamp;
 
-use super::{Policy, Seen, Verdict, enter, is_open, is_under_way, listed, named, told};
+use super::{
+    Operators, Policy, Seen, Verdict, enter, is_open, is_under_way, listed, named, passed, told,
+};
 
 /// Begins the clusters of a wave that the budgets allow.
 pub(super) fn grant(
@@ -28,7 +30,7 @@ pub(super) fn grant(
                 listed(&under_way)
             ))
         } else {
-            refusal(run, policy, seen, &name)
+            refusal(run, policy, seen, &name, now)
         };
         if let Some(refusal) = refusal {
             why = why.or(Some(format!("{name} waits: {refusal}")));
@@ -58,9 +60,13 @@ fn refusal(
     policy: &Policy,
     seen: &BTreeMap<String, Seen>,
     name: &str,
+    now: Timestamp,
 ) -> Option<String> {
     let own = seen.get(name)?;
-    if own.health == FleetHealth::AtWork {
+    // What is to be taken back may be why it never comes to rest.
+    let goes_back = run.rolls_back.is_some() && own.operators == Operators::NeverGiveUp;
+    let is_left_alone = left_alone_for(own, policy, now) != Some(0);
+    if own.health == FleetHealth::AtWork && is_left_alone && !goes_back {
         let said = own.message.as_deref().unwrap_or("nothing is known of it");
         return Some(format!("it is at work: {said}"));
     }
@@ -94,6 +100,15 @@ fn refusal(
         }
     }
     None
+}
+
+/// For how many seconds a cluster that is at work for another reason is left alone yet: no longer than a change may take. None: it is not
+/// at work, nobody knows since when, or it comes to rest by itself, whatever becomes of it.
+pub(super) fn left_alone_for(own: &Seen, policy: &Policy, now: Timestamp) -> Option<u64> {
+    let may_go_on_for_ever =
+        own.health == FleetHealth::AtWork && own.operators == Operators::NeverGiveUp;
+    let since = own.at_work_since.filter(|_| may_go_on_for_ever)?;
+    Some(policy.deadline.saturating_sub(passed(since, now)))
 }
 
 /// Whether a cluster counts against no budget.
