@@ -62,7 +62,7 @@ pub static RESET: Operation = Operation {
     decide: reset::decide,
     asked: AskedBy::Nobody,
     fails: Fails::AsWished,
-    whole: false,
+    reaches: Reaches::WhomItConcerns,
     thresholds: "reset",
 };
 
@@ -79,7 +79,7 @@ pub static RESET_HOST: Operation = Operation {
     decide: reset_host::decide,
     asked: AskedBy::Host(request::RESET_HOST),
     fails: Fails::Passes,
-    whole: false,
+    reaches: Reaches::WhomItConcerns,
     thresholds: "creation",
 };
 
@@ -96,7 +96,7 @@ pub static RECOVER: Operation = Operation {
     decide: recover::decide,
     asked: AskedBy::Cluster(&recover::ASKED),
     fails: Fails::AsWished,
-    whole: false,
+    reaches: Reaches::WhomItConcerns,
     thresholds: "creation",
 };
 
@@ -113,7 +113,7 @@ pub static SNAPSHOT: Operation = Operation {
     decide: snapshot::decide,
     asked: AskedBy::Cluster(&snapshot::ASKED),
     fails: Fails::Passes,
-    whole: false,
+    reaches: Reaches::WhomItConcerns,
     thresholds: "creation",
 };
 
@@ -130,7 +130,7 @@ pub static DRILL: Operation = Operation {
     decide: drill::decide,
     asked: AskedBy::Cluster(&drill::ASKED),
     fails: Fails::Passes,
-    whole: false,
+    reaches: Reaches::WhomItConcerns,
     thresholds: "creation",
 };
 
@@ -147,7 +147,7 @@ pub static RENEW: Operation = Operation {
     decide: renew::decide,
     asked: AskedBy::Cluster(&renew::ASKED),
     fails: Fails::Waits,
-    whole: false,
+    reaches: Reaches::WhomItConcerns,
     thresholds: "renew",
 };
 
@@ -164,7 +164,7 @@ pub static REPLACE: Operation = Operation {
     decide: replace::decide,
     asked: AskedBy::Nobody,
     fails: Fails::AsWished,
-    whole: false,
+    reaches: Reaches::WhomItConcerns,
     thresholds: "creation",
 };
 
@@ -181,7 +181,7 @@ pub static REMOVE: Operation = Operation {
     decide: remove::decide,
     asked: AskedBy::Nobody,
     fails: Fails::AsWished,
-    whole: false,
+    reaches: Reaches::WhomItConcerns,
     thresholds: "creation",
 };
 
@@ -198,7 +198,7 @@ pub static UPGRADE: Operation = Operation {
     decide: upgrade::decide,
     asked: AskedBy::Nobody,
     fails: Fails::AsWished,
-    whole: true,
+    reaches: Reaches::EveryHost,
     thresholds: "creation",
 };
 
@@ -215,7 +215,7 @@ pub static COMPONENT: Operation = Operation {
     decide: component::decide,
     asked: AskedBy::Cluster(&component::ASKED),
     fails: Fails::Waits,
-    whole: false,
+    reaches: Reaches::WhomItConcerns,
     thresholds: "creation",
 };
 
@@ -232,7 +232,7 @@ pub static SCALE: Operation = Operation {
     decide: scale::decide,
     asked: AskedBy::Nobody,
     fails: Fails::AsWished,
-    whole: false,
+    reaches: Reaches::WhomItConcerns,
     thresholds: "scale",
 };
 
@@ -249,7 +249,7 @@ pub static TOOLBOX: Operation = Operation {
     decide: toolbox::decide,
     asked: AskedBy::Cluster(&toolbox::ASKED),
     fails: Fails::Passes,
-    whole: false,
+    reaches: Reaches::WhomItConcerns,
     thresholds: "creation",
 };
 
@@ -266,7 +266,7 @@ pub static CONVERGE: Operation = Operation {
     decide: converge::decide,
     asked: AskedBy::Cluster(&converge::ASKED),
     fails: Fails::AsWished,
-    whole: true,
+    reaches: Reaches::EveryHost,
     thresholds: "converge",
 };
 
@@ -283,7 +283,7 @@ pub static ADOPT: Operation = Operation {
     decide: adopt::decide,
     asked: AskedBy::Nobody,
     fails: Fails::AsWished,
-    whole: false,
+    reaches: Reaches::WhomItConcerns,
     thresholds: "adopt",
 };
 
@@ -300,7 +300,7 @@ pub static CREATE: Operation = Operation {
     decide: create::decide,
     asked: AskedBy::Nobody,
     fails: Fails::AsWished,
-    whole: true,
+    reaches: Reaches::EveryHost,
     thresholds: "creation",
 };
 
@@ -330,8 +330,8 @@ pub struct Operation {
     pub asked: AskedBy,
     /// What becomes of a built cluster after one that failed.
     pub fails: Fails,
-    /// It brings every host of a cluster to what the spec says.
-    pub whole: bool,
+    /// Which hosts it brings to what the spec says.
+    pub reaches: Reaches,
     /// Where the thresholds of its steps stand, in `spec.operations`.
     pub thresholds: &'static str,
 }
@@ -345,6 +345,15 @@ pub enum AskedBy {
     Cluster(&'static Asked),
     /// By that of a ClusterNode.
     Host(&'static str),
+}
+
+/// The hosts that an operation brings to what the spec says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reaches {
+    /// All of the cluster.
+    EveryHost,
+    /// Those that it is about, or none.
+    WhomItConcerns,
 }
 
 /// What becomes of a built cluster whose last run failed, where nobody asks for it anew.
@@ -400,7 +409,7 @@ impl Operation {
 
     /// Whether a Run is of an operation that brings every host of a cluster to what the spec says.
     pub fn is_whole(run: &Run) -> bool {
-        Self::of(run).is_some_and(|operation| operation.whole)
+        Self::of(run).is_some_and(|operation| operation.reaches == Reaches::EveryHost)
     }
 
     /// Whether a Run is of an operation that leaves the cluster alone.

@@ -140,7 +140,7 @@ fn under_way(run: &Run, phase: RunPhase) -> String {
 #[cfg(test)]
 mod tests {
     use kube::Client;
-    use kubespray::operation::asked::ALL;
+    use kubespray::operation::asked;
     use runs::control::RESTS_AFTER;
 
     use super::*;
@@ -154,7 +154,7 @@ mod tests {
             "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster", "metadata": {"name": "first"}, "spec": {},
         }));
         let cluster = cluster.unwrap();
-        for asked in ALL {
+        for asked in asked::all() {
             let runs = Api::namespaced(client.clone(), "default");
             let refused = possible(&cluster, &runs, asked).await.unwrap_err();
             let words = format!("cluster first is not built yet: {}", asked.unbuilt);

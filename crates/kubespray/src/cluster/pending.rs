@@ -527,10 +527,7 @@ impl List<'_> {
             return;
         }
         let kept = &self.built.immutable;
-        let (reason, message) = if !kept.is_empty() {
-            let kept: Vec<_> = kept.iter().map(ToString::to_string).collect();
-            ("Refused", kept.join("; "))
-        } else {
+        let (reason, message) = if kept.is_empty() {
             let asked = format!(
                 "it is carried out when somebody asks for it (windlass converge): {}",
                 changes.join(", ")
@@ -539,6 +536,9 @@ impl List<'_> {
                 Some((reason, why)) => (reason, format!("{why}; after that {asked}")),
                 None => ("NotRequested", asked),
             }
+        } else {
+            let kept: Vec<_> = kept.iter().map(ToString::to_string).collect();
+            ("Refused", kept.join("; "))
         };
         self.add(CONVERGE.name, reason, &message, Vec::new());
     }

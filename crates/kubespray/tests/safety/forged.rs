@@ -6,7 +6,7 @@ use api::{HostName, cluster::ClusterState, run::Step};
 use kubespray::{
     action::Action,
     cluster::decision::{Decision, NewRun},
-    operation::{AskedBy, Fails, Leaves, Operation, Order, asked},
+    operation::{AskedBy, Fails, Leaves, Operation, Order, Reaches, asked},
     request,
 };
 use serde_json::json;
@@ -30,7 +30,7 @@ const NEW: Operation = Operation {
     decide: |_| None,
     asked: AskedBy::Nobody,
     fails: Fails::Passes,
-    whole: false,
+    reaches: Reaches::WhomItConcerns,
     thresholds: "creation",
 };
 const NEW_OF_ORDER: Operation = Operation {
