@@ -38,7 +38,7 @@ pub(crate) async fn inventory(global: &Global, command: &Inventory) -> ExitCode 
         Inventory::Resume(of) => live::steer(global, of, Verb::Resume).await,
         Inventory::Abort(of) => live::steer(global, of, Verb::Abort).await,
         Inventory::Rollback(options) => back::roll_back(global, options).await,
-        Inventory::Approve(of) => live::steer(global, of, Verb::Approve).await,
+        Inventory::Approve(of) => live::approve(global, of).await,
         Inventory::Skip(options) => live::skip(global, options).await,
         Inventory::Import(options) => import::import(global, options).await,
     };

@@ -3,12 +3,14 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
-use api::inventory::{Rollout, RolloutControl, RolloutPhase, RolloutState};
+use api::inventory::{
+    Rollout, RolloutControl, RolloutPhase, RolloutState, WaveApproval, WaveApprovalSpec,
+};
 use fleet::plan::Error;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::{
     Api, Client, ResourceExt,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{ListParams, ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -61,6 +63,26 @@ pub(super) async fn steer(
     let rollout = pick(&client, of.rollout.as_deref(), &global.namespace).await?;
     let (control, effect) = control(&rollout, verb)?;
     ask(client, &rollout, &control, &effect).await
+}
+
+/// Lets the wave begin that waits for it, by an object: whoever may approve need not be able to write Rollouts.
+pub(super) async fn approve(global: &Global, of: &OfRollout) -> anyhow::Result<ExitCode> {
+    let client = global.client().await?;
+    let rollout = pick(&client, of.rollout.as_deref(), &global.namespace).await?;
+    let approval = approval(&rollout)?;
+    let parameters = PostParams {
+        field_manager: Some(manager(&client).await),
+        ..PostParams::default()
+    };
+    let (name, wave) = (rollout.name_any(), approval.spec.wave.clone());
+    let approvals = Api::<WaveApproval>::namespaced(client, &global.namespace);
+    let created = approvals.create(&parameters, &approval).await;
+    answered(
+        created,
+        &format!("approve the wave {wave} of roll-out {name}"),
+    )?;
+    println!("roll-out {name} may begin the wave {wave}");
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Writes what is asked of a roll-out, as it was read.
@@ -136,7 +158,6 @@ pub(super) enum Verb<'a> {
     Pause,
     Resume,
     Abort,
-    Approve,
     Skip(&'a str),
 }
 
@@ -147,10 +168,7 @@ fn control(rollout: &Rollout, verb: Verb<'_>) -> anyhow::Result<(RolloutControl,
     let phase = status.phase.unwrap_or_default();
     let mut control = rollout.spec.control.clone().unwrap_or_default();
     let run = status.run.filter(|run| run.ended.is_none());
-    let open = || {
-        run.clone()
-            .with_context(|| format!("roll-out {name} has no run under way"))
-    };
+    let open = || run.clone().with_context(|| no_run(&name));
     let about = |control: &mut RolloutControl, id: &str| {
         if control.run.as_deref() != Some(id) {
             control.run = Some(id.to_owned());
@@ -184,20 +202,6 @@ fn control(rollout: &Rollout, verb: Verb<'_>) -> anyhow::Result<(RolloutControl,
                 run.id
             )
         }
-        Verb::Approve => {
-            let run = open()?;
-            ensure!(
-                phase == RolloutPhase::WaitingForApproval,
-                "roll-out {name} waits for no approval, it is {phase:?}"
-            );
-            let wave = status.wave.unwrap_or_default();
-            let Some((_, wave)) = wave.split_once(' ') else {
-                bail!("roll-out {name} does not say which wave waits")
-            };
-            about(&mut control, &run.id);
-            control.approved.push(wave.to_owned());
-            format!("may begin the wave {wave}")
-        }
         Verb::Skip(cluster) => {
             let run = open()?;
             let names: Vec<_> = run
@@ -219,6 +223,38 @@ fn control(rollout: &Rollout, verb: Verb<'_>) -> anyhow::Result<(RolloutControl,
         }
     };
     Ok((control, effect))
+}
+
+/// The approval of the wave that waits for one.
+fn approval(rollout: &Rollout) -> anyhow::Result<WaveApproval> {
+    let name = rollout.name_any();
+    let status = rollout.status.clone().unwrap_or_default();
+    let run = status.run.filter(|run| run.ended.is_none());
+    let run = run.with_context(|| no_run(&name))?;
+    let phase = status.phase.unwrap_or_default();
+    ensure!(
+        phase == RolloutPhase::WaitingForApproval,
+        "roll-out {name} waits for no approval, it is {phase:?}"
+    );
+    let wave = status.wave.unwrap_or_default();
+    let Some((_, wave)) = wave.split_once(' ') else {
+        bail!("roll-out {name} does not say which wave waits")
+    };
+    Ok(WaveApproval {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{name}-")),
+            ..ObjectMeta::default()
+        },
+        spec: WaveApprovalSpec {
+            rollout: name,
+            run: run.id,
+            wave: wave.to_owned(),
+        },
+    })
+}
+
+fn no_run(rollout: &str) -> String {
+    format!("roll-out {rollout} has no run under way")
 }
 
 pub(super) async fn pick(
@@ -293,22 +329,15 @@ mod tests {
     #[test]
     fn a_verb_is_about_the_run_that_is_under_way() {
         let waits = rollout("WaitingForApproval", json!("Running"));
-        let (approved, _) = control(&waits, Verb::Approve).unwrap();
-        assert_eq!(
-            (approved.run.as_deref(), approved.approved),
-            (Some("new"), vec!["fra1".to_owned()])
-        );
+        let approved = approval(&waits).unwrap();
+        let expected = json!({"rollout": "all", "run": "new", "wave": "fra1"});
+        assert_eq!(json!(approved.spec), expected);
         let (skipped, _) = control(&waits, Verb::Skip("shop")).unwrap();
         assert_eq!(
             (skipped.run.as_deref(), skipped.skip),
             (Some("new"), vec!["shop".to_owned()])
         );
         for (rollout, verb, words) in [
-            (
-                rollout("Running", json!("Running")),
-                Verb::Approve,
-                "waits for no approval",
-            ),
             (
                 rollout("Running", json!("Running")),
                 Verb::Resume,
@@ -323,6 +352,9 @@ mod tests {
             let error = control(&rollout, verb).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
+        let runs = rollout("Running", json!("Running"));
+        let error = approval(&runs).unwrap_err().to_string();
+        assert!(error.contains("waits for no approval"), "{error}");
         let paused = rollout("Paused", json!("Paused"));
         let (resumed, _) = control(&paused, Verb::Resume).unwrap();
         assert_eq!(resumed.state, Some(RolloutState::Running));
