@@ -11,6 +11,7 @@ use kube::CustomResourceExt;
 
 mod backup;
 mod cloud;
+mod hook;
 mod keys;
 mod service;
 mod status;
@@ -19,6 +20,9 @@ pub use backup::{
     Backup, BackupDrill, BackupDrillResult, BackupState, BackupStatus, BackupsStatus,
 };
 pub use cloud::{CloudService, External, Managed, OpenStack, OpenStackSpec, Server};
+pub use hook::{
+    HookSecretKey, ServiceHook, ServiceHookImage, ServiceHookVariable, ServiceOperation,
+};
 pub use keys::{KeyRing, KeyRingStatus, KeySchedule, Keys, KeysStatus};
 pub use service::{
     Database, Existing, Identity, OnDelete, OpenStackService, OpenStackServiceSpec, Storage,

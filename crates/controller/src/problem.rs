@@ -54,6 +54,15 @@ pub fn text(problems: &[Problem]) -> String {
     lines.join(". ")
 }
 
+/// The word that a person may have meant, if one is near enough.
+pub fn nearest<'a>(written: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // A letter in four, and one at least.
+    let most = written.chars().count().div_ceil(4);
+    let distance = |word: &'a str| (strsim::damerau_levenshtein(written, word), word);
+    let (distance, word) = words.map(distance).min()?;
+    (distance <= most).then_some(word)
+}
+
 /// An error and its causes as one text.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

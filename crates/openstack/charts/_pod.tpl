@@ -17,6 +17,12 @@ volumes:
   - name: config
     configMap:
       name: {{ .Values.config.name | quote }}
+{{- if .Values.files }}
+  - name: files
+    configMap:
+      name: {{ printf "%s-%s" .Release.Name .Values.digest | quote }}
+      defaultMode: 365
+{{- end }}
 {{- with .Values.volume }}
   - name: data
 {{- if .storage }}
@@ -34,7 +40,12 @@ volumes:
 containers:
   - name: {{ .Values.container | quote }}
     image: {{ .Values.image | quote }}
-    command: {{ toJson .Values.command }}
+{{- with .Values.command }}
+    command: {{ toJson . }}
+{{- end }}
+{{- with .Values.args }}
+    args: {{ toJson . }}
+{{- end }}
     securityContext:
       allowPrivilegeEscalation: false
       readOnlyRootFilesystem: true
@@ -45,7 +56,7 @@ containers:
 {{- if kindIs "map" $value }}
         valueFrom: {secretKeyRef: {name: {{ $value.secret | quote }}, key: {{ $value.key | quote }}}}
 {{- else }}
-        value: {{ $value | quote }}
+        value: {{ toJson $value }}
 {{- end }}
 {{- end }}
 {{- with .Values.port }}
@@ -70,6 +81,9 @@ containers:
 {{- /* One by one: what else the image has there stays. */}}
 {{- range .Values.config.files }}
       - {name: config, mountPath: {{ printf "%s/%s" $.Values.config.directory . | quote }}, subPath: {{ . | quote }}, readOnly: true}
+{{- end }}
+{{- if .Values.files }}
+      - {name: files, mountPath: /run/windlass/hook, readOnly: true}
 {{- end }}
 {{- with .Values.volume }}
       - {name: data, mountPath: {{ .directory | quote }}}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use api::{
     Duration,
+    openstack::ServiceHookImage,
     run::{Action as StepAction, EngineAction, Interrupt, Retry, Step},
 };
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,8 @@ pub enum Action {
     CreateDatabase,
     /// Runs a command once, in a Job of its own release.
     Job(Job),
+    /// The same for a hook.
+    Hook(HookJob),
     /// Makes the service's user in Keystone, and its place in the catalogue, and mends them.
     SeedIdentity,
     /// Asks the service for this with an administrator's token.
@@ -99,6 +102,23 @@ pub struct Job {
     pub environment: BTreeMap<String, Key>,
 }
 
+/// A Job of people's own at a step of a service.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HookJob {
+    /// The name of the hook.
+    pub name: String,
+    /// The step that it stands at.
+    pub step: String,
+    /// Whether it stands in the place of that step.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_instead: bool,
+    /// What runs.
+    pub image: ServiceHookImage,
+    /// How long it may take with all its attempts.
+    pub timeout: Duration,
+}
+
 /// Keys that are rotated, and the settings that say when they may be, each as `SECTION.KEY`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -138,6 +158,29 @@ pub struct Brought {
 pub struct Named {
     /// Its name.
     pub service: String,
+}
+
+impl HookJob {
+    /// What it runs, for people.
+    pub fn told(&self) -> String {
+        let image = &self.image;
+        let words = [&image.command, &image.args]
+            .into_iter()
+            .flatten()
+            .flatten();
+        let words: Vec<_> = words.map(String::as_str).collect();
+        let words = match words.as_slice() {
+            [] => "what it is made for".to_owned(),
+            words => words.join(" "),
+        };
+        match &image.name {
+            None => format!("runs {words}"),
+            Some(name) if name.contains('@') => format!("runs {words} in image {name}"),
+            Some(name) => format!(
+                "runs {words} in image {name} (a tag, which may come to mean another image: write its digest)"
+            ),
+        }
+    }
 }
 
 impl Action {
@@ -231,6 +274,7 @@ impl Action {
             | Self::MakeSecrets
             | Self::CreateDatabase
             | Self::Job(_)
+            | Self::Hook(_)
             | Self::SeedIdentity
             | Self::Ask(_)
             | Self::ForgetIdentity
@@ -250,6 +294,8 @@ impl Action {
         match self {
             // Three attempts are the Job's own.
             Self::Job(_) => (1800, 30, 3),
+            // One of an earlier run ends before, and its pod has to come.
+            Self::Hook(hook) => (hook.timeout.seconds() + 600, 30, 3),
             Self::AwaitApi | Self::AwaitServer => (900, 30, 3),
             Self::AwaitService(_) => (7200, 60, 3),
             Self::SaveBackup | Self::LoadBackup(_) | Self::DrillLoad(_) => (7200, 30, 1),

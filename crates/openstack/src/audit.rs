@@ -102,6 +102,14 @@ pub fn of_service(
                 let job = format!("{made}-{DIGEST}");
                 vec![release(&made), object("Job", &job)]
             }
+            Action::Hook(hook) => {
+                let made = names::step(name, &step.id);
+                let job = format!("{made}-{DIGEST}");
+                let files = (!hook.image.files.is_empty()).then(|| object("ConfigMap", &job));
+                let release = std::iter::once(release(&made));
+                let all = release.chain(files);
+                all.chain([object("Job", &job)]).collect()
+            }
             Action::Deploy => deployed(name, inputs, definition),
             Action::SeedIdentity => {
                 let known = inputs.identity.iter();

@@ -80,6 +80,7 @@ impl Wish for OpenStack {
                 cloud_config: self.spec.config.clone(),
                 config: service.config.clone(),
                 keys: service.keys.clone(),
+                hooks: service.hooks.clone(),
                 existing: self.spec.existing,
                 on_delete: self.spec.on_delete,
             })
@@ -246,6 +247,7 @@ fn steps(inputs: &Inputs, parallelism: u8) -> Result<Wanted, serde_json::Error> 
     Ok(Wanted {
         inputs: map(inputs)?,
         install,
+        hooks: Vec::new(),
         parallelism,
         by_hand: Vec::new(),
         delete: in_order(delete)?,

@@ -26,6 +26,7 @@ use crate::{
     audit, cloud,
     definition::{self, Definition},
     engine::{backups::Backups, site::Site},
+    made::Subject,
     service,
 };
 
@@ -170,6 +171,10 @@ impl Worker {
             Action::MakeSecrets => self.make_secrets(inputs, definition).await,
             Action::CreateDatabase => self.create_database(inputs, definition).await,
             Action::Job(job) => self.run_job(inputs, definition, &job, step, context).await,
+            Action::Hook(hook) => {
+                self.run_hook(inputs, definition, &hook, step, context)
+                    .await
+            }
             Action::Deploy => self.deploy(inputs, definition).await,
             Action::AwaitApi => self.await_api(step, context).await,
             Action::IssueToken => self.issue_token(definition).await,
@@ -251,6 +256,15 @@ impl Worker {
 
     fn name(&self) -> &str {
         &self.name
+    }
+
+    /// For what steps make what they make.
+    fn subject(&self) -> Subject {
+        Subject {
+            name: self.name.clone(),
+            drill_of: self.drill_of.clone(),
+            owner: Some(self.owner_reference()),
+        }
     }
 
     fn namespace(&self) -> String {

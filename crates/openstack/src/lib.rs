@@ -3,6 +3,8 @@
 //! - [`definition`]: what a service is, as data: a file for each, in `services/`;
 //! - [`config`]: the configuration files of services, merged as Kolla does, with the origin of each setting;
 //! - [`wish`]: from an object to what its run works from and to its steps; [`service`] and [`cloud`] do it for the two kinds. Pure;
+//! - [`hooks`]: what people run before, after or instead of steps. Pure;
+//! - [`made`]: the objects and Helm releases of steps. Pure;
 //! - [`audit`]: what steps write, said before and noted as it is done;
 //! - [`release`]: which release may follow which. Pure;
 //! - [`rotation`]: when keys may be rotated so that nothing valid is refused, and on which schedule they can be. Pure;
@@ -22,7 +24,9 @@ pub mod config;
 pub mod definition;
 pub mod engine;
 pub mod health;
+pub mod hooks;
 pub mod identity;
+pub mod made;
 pub mod names;
 pub mod operator;
 pub mod reach;

@@ -15,6 +15,7 @@ use crate::{
     action::{Action, Job, in_order},
     config::{Merged, Source},
     definition::{self, Definition},
+    hooks,
     identity::Account,
     names, reach,
     rotation::{Scheduled, schedule},
@@ -124,6 +125,10 @@ impl Wish for OpenStackService {
                 BTreeMap::new()
             }
         };
+        let hooks = hooks::resolved(self, &definition).unwrap_or_else(|of_hooks| {
+            problems.extend(of_hooks);
+            Vec::new()
+        });
         if !problems.is_empty() {
             return Err(problems);
         }
@@ -161,6 +166,7 @@ impl Wish for OpenStackService {
         Ok(Wanted {
             inputs: map(&inputs).map_err(|error| unwritable(&error))?,
             install,
+            hooks,
             // Each of its steps needs the one before.
             parallelism: 1,
             by_hand,

@@ -8,7 +8,10 @@ use controller::Problem;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-use crate::rotation::Scheduled;
+use crate::{
+    hooks::{self, Placed},
+    rotation::Scheduled,
+};
 
 /// What a run does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,6 +46,12 @@ impl Operation {
         Self::Rotate,
     ];
 
+    /// That of a run that answers a wish. None: it answers none.
+    pub fn of_wish(name: &str) -> Option<Self> {
+        let all = [Self::Install, Self::Update, Self::Upgrade, Self::Delete];
+        all.into_iter().find(|operation| operation.name() == name)
+    }
+
     /// As a run has it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,8 +73,10 @@ impl Operation {
 pub struct Wanted {
     /// What the steps read.
     pub inputs: Map<String, Value>,
-    /// The steps that make it so.
+    /// The steps that make it so, without hooks.
     pub install: Vec<Step>,
+    /// What people run at those steps.
+    pub hooks: Vec<Placed>,
     /// How many of those may be at work at a time.
     pub parallelism: u8,
     /// Steps that somebody asks for, each alone.
@@ -75,27 +86,29 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// The steps of an operation.
+    pub fn steps(&self, operation: Operation) -> Vec<Step> {
+        match operation {
+            Operation::Delete => self.delete.clone(),
+            _ => hooks::woven(&self.install, &self.hooks, operation),
+        }
+    }
+
+    /// All steps that a person may name: those of an installation, and hooks of other operations.
+    pub fn every_step(&self) -> Vec<Step> {
+        hooks::every(&self.install, &self.hooks)
+    }
+
     /// The plan of an operation.
     ///
     /// # Errors
     ///
     /// It cannot be written as JSON.
     pub fn plan(&self, operation: Operation, reason: &str) -> Result<Plan, serde_json::Error> {
-        let steps = match operation {
-            Operation::Install
-            | Operation::Update
-            | Operation::Upgrade
-            | Operation::Step
-            | Operation::Backup
-            | Operation::Drill
-            | Operation::Restore
-            | Operation::Rotate => &self.install,
-            Operation::Delete => &self.delete,
-        };
         let mut plan = Plan {
             reason: Some(reason.to_owned()),
             inputs: self.inputs.clone(),
-            steps: steps.clone(),
+            steps: self.steps(operation),
             ..Plan::default()
         };
         if operation != Operation::Delete && self.parallelism > 1 {

@@ -6,7 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Backup, Existing, Identity, Keys, OnDelete, Standing, Storage};
+use super::{Backup, Existing, Identity, Keys, OnDelete, ServiceHook, Standing, Storage};
 use crate::cluster::SecretRef;
 
 /// A cloud of OpenStack.
@@ -136,4 +136,7 @@ pub struct CloudService {
     pub config: BTreeMap<String, String>,
     /// Keys of it that are rotated on a schedule. Default: none are.
     pub keys: Option<Keys>,
+    /// What runs before, after and instead of its steps, in this order where several stand at one step.
+    #[schemars(schema_with = "super::hook::hooks")]
+    pub hooks: Option<Vec<ServiceHook>>,
 }

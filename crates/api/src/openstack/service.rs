@@ -6,7 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Keys, Standing};
+use super::{Keys, ServiceHook, Standing};
 use crate::cluster::SecretRef;
 
 /// One service of OpenStack.
@@ -77,6 +77,9 @@ pub struct OpenStackServiceSpec {
     pub config: BTreeMap<String, String>,
     /// Keys of it that are rotated on a schedule. Default: none are.
     pub keys: Option<Keys>,
+    /// What runs before, after and instead of its steps, in this order where several stand at one step.
+    #[schemars(schema_with = "super::hook::hooks")]
+    pub hooks: Option<Vec<ServiceHook>>,
     /// What becomes of a database of its name, and of its user and its place in Keystone's catalogue, that are there already and not known to
     /// be its own. Default: Refuse.
     pub existing: Option<Existing>,

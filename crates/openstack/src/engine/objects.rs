@@ -26,17 +26,7 @@ use crate::{
 impl Worker {
     /// The name holds a digest of the text, so what is there is what it should be.
     pub(super) async fn apply_config(&self, inputs: &Inputs) -> Done {
-        let map = ConfigMap {
-            metadata: ObjectMeta {
-                name: Some(inputs.config.clone()),
-                labels: Some(self.part(CONFIG_PART)),
-                owner_references: Some(vec![self.owner_reference()]),
-                ..ObjectMeta::default()
-            },
-            data: Some(inputs.files.clone()),
-            immutable: Some(true),
-            ..ConfigMap::default()
-        };
+        let map = self.subject().config_map(inputs);
         let api = self.config_maps();
         self.about(&audit::object("ConfigMap", &inputs.config))?;
         match api.create(&parameters(), &map).await {

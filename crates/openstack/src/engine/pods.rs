@@ -1,5 +1,7 @@
 //! How pods stand, in words, and what they said last.
 
+use std::collections::BTreeSet;
+
 use api::run::Failure;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::{
@@ -43,7 +45,7 @@ impl Worker {
     }
 
     /// The end of the log of the newest pod, without what is secret. That there is none is no failure of its own.
-    pub(super) async fn last_words(&self, labels: &str) -> String {
+    pub(super) async fn last_words(&self, labels: &str, secrets: &BTreeSet<String>) -> String {
         let pods = self.list(labels).await.unwrap_or_default();
         let newest = pods
             .iter()
@@ -57,7 +59,7 @@ impl Worker {
             limit_bytes: Some(64 * 1024),
             ..LogParams::default()
         };
-        let Ok(secrets) = self.known_secrets().await else {
+        let Ok(secrets) = self.known_secrets(secrets).await else {
             return "it is not told, since what is secret in it is not known".to_owned();
         };
         let log = api.logs(&pod.name_any(), &parameters).await;
@@ -73,16 +75,20 @@ impl Worker {
             .to_owned()
     }
 
-    /// What must not be told: all values of the service's Secrets, longest first, so that one within another is no trace of it.
-    async fn known_secrets(&self) -> Result<Vec<String>, kube::Error> {
+    /// What must not be told: all values of the service's Secrets and of those that something gets beside them, longest first, so that one
+    /// within another is no trace of it.
+    async fn known_secrets(&self, further: &BTreeSet<String>) -> Result<Vec<String>, kube::Error> {
         let Of::Service(of) = &self.of else {
             return Ok(Vec::new());
         };
         let words = of.1.secrets.iter().map(|secret| secret.name.as_str());
         let mut data = Vec::new();
         // By their names: one that a person brought has no label.
-        for word in words.chain(["database"]) {
-            let name = names::secret(self.name(), word);
+        let own = words
+            .chain(["database"])
+            .map(|word| names::secret(self.name(), word));
+        let all: BTreeSet<_> = own.chain(further.iter().cloned()).collect();
+        for name in all {
             let found = self.secrets().get_opt(&name).await?;
             data.extend(found.and_then(|secret| secret.data));
         }

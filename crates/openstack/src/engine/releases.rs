@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::run::{Failure, FailureClass, Step};
+use api::run::{Failure, FailureClass, OnFailure, Step};
 use helm::{Change, Helm, Place, lock, record};
 use k8s_openapi::api::{
     apps::v1::{Deployment, StatefulSet},
@@ -12,25 +12,30 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, PropagationPolicy},
 };
-use runs::calls::{Seen, call, config, failure, transient, until};
-use serde_json::{Value, json};
+use runs::calls::{Ended, Seen, call, config, failure, transient, until};
+use serde_json::Value;
 use workflow::StepContext;
 
 use crate::{
-    action::Job,
+    action::{HookJob, Job},
     audit,
-    charts::Chart,
     cloud::{self, database_server},
-    definition::{Definition, Key},
+    definition::Definition,
     engine::{Done, Worker, objects::gone},
+    hooks,
+    made::Release,
     names,
     service::Inputs,
 };
 
 /// How long Helm may take to store a release and its objects: it waits for nothing.
 const DEADLINE: Duration = Duration::from_mins(2);
-/// How long a Job of three attempts may take.
-const JOB_SECONDS: u64 = 1500;
+/// The code of a Job none of whose attempts went well.
+const JOB_FAILED: &str = "JobFailed";
+/// The code of a Job that did not end in time.
+const JOB_LATE: &str = "JobTimedOut";
+/// The codes of Jobs that ended badly.
+const JOB_ENDS: [&str; 2] = [JOB_FAILED, JOB_LATE];
 
 impl Worker {
     /// A Job whose name holds a digest of all that it is made from: what was done is not done again, and what changed is another Job.
@@ -42,20 +47,46 @@ impl Worker {
         step: &Step,
         context: &mut StepContext,
     ) -> Done {
-        let release = names::step(self.name(), &step.id);
-        let mut values = self.pod_values(inputs, definition, &job.command);
-        for (name, key) in &job.environment {
-            values["environment"][name] = self.reference(key);
+        let release = self.subject().job(inputs, definition, job, &step.id);
+        self.run_once(release, step, context).await
+    }
+
+    /// A Job of people's own, by the rules of the service's own. What its log says last is kept, however it ends.
+    pub(super) async fn run_hook(
+        &self,
+        inputs: &Inputs,
+        definition: &Definition,
+        hook: &HookJob,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Done {
+        let release = self.subject().hook(inputs, definition, hook, &step.id);
+        let (secrets, part) = (release.secrets(), self.part(&step.id.replace('/', "-")));
+        match self.run_once(release, step, context).await {
+            Ok(done) => {
+                let log = self.last_words(&selector(&part), &secrets).await;
+                let done = format!("{}; the end of its log: {log}", done.unwrap_or_default());
+                Ok(Some(api::text::lines(&done, 1024)))
+            }
+            Err(Ended::Failed(failure)) if JOB_ENDS.contains(&failure.code.as_str()) => {
+                let failure = of_hook(hook, failure);
+                if step.on_failure != Some(OnFailure::Ignore) {
+                    return Err(failure.into());
+                }
+                let (code, message) = (failure.code, failure.message);
+                let done = format!("failed, which is ignored: {code}: {message}");
+                Ok(Some(api::text::lines(&done, 1024)))
+            }
+            Err(ended) => Err(ended),
         }
-        values["container"] = json!("job");
-        values["deadline"] = json!(JOB_SECONDS);
+    }
+
+    async fn run_once(&self, release: Release, step: &Step, context: &mut StepContext) -> Done {
+        let secrets = release.secrets();
+        let state = self.site().state(&secrets).await?;
+        let release = release.settled(&state);
+        let name = release.job();
         let part = self.part(&step.id.replace('/', "-"));
-        values["labels"] = json!(part);
-        let secrets = self.states_of(&values).await?;
-        let made_from = values.to_string();
-        let digest = controller::digest(&[&made_from, &secrets], 10);
-        values["digest"] = json!(digest);
-        let name = format!("{release}-{digest}");
         let jobs: Api<ClusterJob> = Api::namespaced(self.work.client.clone(), &self.namespace());
         let there = jobs
             .get_opt(&name)
@@ -92,7 +123,7 @@ impl Worker {
             })
         })
         .await?;
-        self.release(&release, Chart::Job, &values).await?;
+        self.release(&release).await?;
         until(step, context, || async {
             let job = jobs.get_opt(&name).await;
             let job = job.map_err(|error| call(format!("read Job {name}"), &error))?;
@@ -107,10 +138,11 @@ impl Worker {
             }
             let label = format!("batch.kubernetes.io/job-name={name}");
             if ended(&job, "Failed") {
-                let log = self.last_words(&label).await;
+                let log = self.last_words(&label, &secrets).await;
+                let code = if is_late(&job) { JOB_LATE } else { JOB_FAILED };
                 return Err(failure(
                     FailureClass::Permanent,
-                    "JobFailed",
+                    code,
                     format!("Job {name} failed; the end of its log: {log}"),
                     "mend what its log names (kubectl logs tells all of it), and retry the run",
                 ));
@@ -124,27 +156,11 @@ impl Worker {
     }
 
     pub(super) async fn deploy(&self, inputs: &Inputs, definition: &Definition) -> Done {
-        let mut values = self.pod_values(inputs, definition, &definition.api.command);
-        values["container"] = json!("api");
-        values["service"] = json!(self.name());
-        values["replicas"] = json!(inputs.replicas);
-        values["port"] = json!(definition.port);
-        values["path"] = json!(definition.path);
-        values["grace"] = json!(definition.api.grace);
-        values["labels"] = json!(self.part("api"));
-        // No wish is for none of them.
-        if inputs.replicas == 0 {
-            values["stopped"] = json!(true);
-        }
-        if let Some(directory) = &definition.volume {
-            values["volume"] = json!({"directory": directory, "storage": inputs.storage});
-        }
         // Pods read their environment when they start, and not again: where it changed, they are others.
         self.note_lifetimes(inputs, definition).await?;
-        let state = self.states_of(&values).await?;
-        values["state"] = json!(controller::digest(&[&state], 10));
-        self.release(&names::api(self.name()), Chart::Api, &values)
-            .await
+        let release = self.subject().api(inputs, definition);
+        let state = self.site().state(&release.secrets()).await?;
+        self.release(&release.settled(&state)).await
     }
 
     pub(super) async fn await_api(&self, step: &Step, context: &mut StepContext) -> Done {
@@ -176,18 +192,10 @@ impl Worker {
     }
 
     pub(super) async fn deploy_server(&self, inputs: &cloud::Inputs) -> Done {
-        let Some(server) = &inputs.server else {
-            return Ok(None);
-        };
-        let name = database_server(self.name());
-        let values = json!({
-            "image": server.image,
-            "user": DATABASE_USER,
-            "secret": names::secret(&name, "admin"),
-            "storage": server.storage,
-            "labels": self.part("mariadb"),
-        });
-        self.release(&name, Chart::Database, &values).await
+        match self.subject().server(inputs) {
+            Some(release) => self.release(&release).await,
+            None => Ok(None),
+        }
     }
 
     pub(super) async fn await_server(&self, step: &Step, context: &mut StepContext) -> Done {
@@ -225,11 +233,16 @@ impl Worker {
             .await
             .map_err(|error| call("list the releases", &error))?;
         let own = format!("{}-", self.name());
+        // Hooks that were taken out since have left theirs.
+        let hooks = names::step(self.name(), hooks::PREFIX);
         let mut releases: Vec<_> = found
             .items
             .iter()
             .filter_map(|secret| secret.labels().get("name").cloned())
-            .filter(|name| self.release_names().contains(name) && name.starts_with(&own))
+            .filter(|name| {
+                let is_own = self.release_names().contains(name) && name.starts_with(&own);
+                is_own || name.starts_with(&hooks)
+            })
             .collect();
         releases.sort();
         releases.dedup();
@@ -255,7 +268,12 @@ impl Worker {
     }
 
     /// Makes a release what it should be. One that is so already is left alone.
-    async fn release(&self, release: &str, chart: Chart, values: &Value) -> Done {
+    async fn release(&self, release: &Release) -> Done {
+        let Release {
+            name: release,
+            chart,
+            values,
+        } = release;
         let helm = self.helm().await?;
         let namespace = self.namespace();
         let place = Place {
@@ -368,61 +386,9 @@ impl Worker {
             .map_err(|error| transient("Release", controller::chain(&error)))
     }
 
-    /// What all pods of a service have.
-    fn pod_values(&self, inputs: &Inputs, definition: &Definition, command: &[String]) -> Value {
-        let environment = definition
-            .environment
-            .iter()
-            .map(|(name, key)| (name.clone(), self.reference(key)));
-        let secrets: Vec<_> = definition
-            .secrets
-            .iter()
-            .filter_map(|secret| {
-                let directory = secret.directory.as_ref()?;
-                Some(json!({"name": names::secret(self.name(), &secret.name), "directory": directory}))
-            })
-            .collect();
-        json!({
-            "image": inputs.image,
-            "user": definition.user,
-            "command": command,
-            "config": {
-                "name": inputs.config,
-                "directory": definition.config_directory,
-                "files": inputs.files.keys().collect::<Vec<_>>(),
-            },
-            "environment": environment.collect::<serde_json::Map<_, _>>(),
-            "secrets": secrets,
-        })
-    }
-
-    fn reference(&self, key: &Key) -> Value {
-        json!({"secret": names::secret(self.name(), &key.secret), "key": key.key})
-    }
-
-    /// What tells whether the Secrets that a command gets have changed since: their versions, for their values are nobody's business.
-    async fn states_of(&self, values: &Value) -> Result<String, Failure> {
-        let of_environment = values["environment"].as_object().into_iter().flatten();
-        let mut names: Vec<_> = of_environment
-            .filter_map(|(_, value)| value["secret"].as_str())
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        let mut states = String::new();
-        for name in names {
-            let found = self.secrets().get_metadata_opt(name).await;
-            let found = found.map_err(|error| call(format!("read Secret {name}"), &error))?;
-            let version = found.and_then(|secret| secret.resource_version());
-            states.push_str(&format!("{name} {}\n", version.unwrap_or_default()));
-        }
-        Ok(states)
-    }
-
     /// On everything that is made for a part of the object.
     pub(super) fn part(&self, part: &str) -> std::collections::BTreeMap<String, String> {
-        let mut labels = self.labels();
-        labels.insert(names::PART_LABEL.to_owned(), part.to_owned());
-        labels
+        self.subject().part(part)
     }
 }
 
@@ -460,5 +426,28 @@ fn ended(job: &ClusterJob, how: &str) -> bool {
     conditions.any(|condition| condition.type_ == how && condition.status == "True")
 }
 
-/// Nobody in particular: Debian's image has the user of the services, and MariaDB asks for none.
-const DATABASE_USER: u32 = 42424;
+fn is_late(job: &ClusterJob) -> bool {
+    let status = job.status.as_ref();
+    let mut conditions = status
+        .into_iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    conditions.any(|condition| condition.reason.as_deref() == Some("DeadlineExceeded"))
+}
+
+/// What the end of a Job is to people who wrote it.
+fn of_hook(hook: &HookJob, job: Failure) -> Failure {
+    let HookJob { name, step, .. } = hook;
+    let (code, remedy) = if job.code == JOB_LATE {
+        (
+            "HookTimedOut",
+            "see what it waits for, or give it more time in spec.hooks; then retry the run, or skip its step with a reason",
+        )
+    } else {
+        (
+            "HookFailed",
+            "mend what its log names (kubectl logs tells all of it), and retry the run, or skip its step with a reason",
+        )
+    };
+    let message = format!("hook {name} at {step}: {}", job.message);
+    failure(job.class, code, message, remedy)
+}

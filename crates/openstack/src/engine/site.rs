@@ -1,6 +1,8 @@
 //! Where an object is: its Secrets, and the way from there to its database server and to Keystone. Steps and probes read and reach the
 //! same.
 
+use std::collections::BTreeSet;
+
 use api::run::Failure;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
@@ -11,7 +13,7 @@ use crate::{
     definition::Definition,
     engine::{accounts, missing},
     identity::{LoggedIn, Login, PROJECT, Session},
-    names, reach,
+    made, names, reach,
     service::{Identity, internal_url},
     sql,
 };
@@ -26,6 +28,13 @@ pub(crate) struct Site {
 impl Site {
     pub(crate) fn secrets(&self) -> Api<Secret> {
         Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// What tells whether the Secrets that something gets have changed since.
+    pub(crate) async fn state(&self, secrets: &BTreeSet<String>) -> Result<String, Failure> {
+        let versions = made::versions(&self.secrets(), secrets).await;
+        let versions = versions.map_err(|error| call("read the Secrets", &error))?;
+        Ok(made::state(&versions))
     }
 
     /// A key of a Secret.

@@ -16,7 +16,7 @@ use crate::{
     action::Action,
     backup::{errand, standing},
     health::Down,
-    names,
+    hooks, names,
     release::{self, Change},
     rotation::{Noted, schedule},
     wish::{Operation, Wanted, Wish},
@@ -81,6 +81,14 @@ impl Observed {
         Ok(self.was_made().then_some(change))
     }
 
+    /// Whether what was made is of another release than what is wished for.
+    fn is_between(&self, wanted: &Wanted) -> bool {
+        let release =
+            |inputs: &serde_json::Map<String, serde_json::Value>| inputs.get("release").cloned();
+        let made = self.made().and_then(|made| release(&made.spec.plan.inputs));
+        made.is_some_and(|made| release(&wanted.inputs).is_some_and(|wanted| wanted != made))
+    }
+
     /// Whether what is wished for, or was, has been made.
     pub fn was_made(&self) -> bool {
         self.made().is_some()
@@ -114,10 +122,10 @@ fn has_begun(run: &Run) -> bool {
     let mut begun = steps.filter(|step| step.phase != StepPhase::Pending);
     begun.any(|begun| {
         let of = run.spec.plan.steps.iter().find(|step| step.id == begun.id);
-        matches!(
-            of.and_then(Action::of),
-            Some(Action::Job(_) | Action::Declare(_))
-        )
+        of.is_some_and(|step| {
+            hooks::is_instead(step)
+                || matches!(Action::of(step), Some(Action::Job(_) | Action::Declare(_)))
+        })
     })
 }
 
@@ -229,7 +237,11 @@ pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_
             // One that gave way to another wish did not make this one true, though it was this one.
             && phase(run) != RunPhase::Superseded
     };
-    let is_same = |run: &&Run| is_for(run) && run.spec.plan.steps == wanted.install;
+    let is_same = |run: &&Run| {
+        let operation = Operation::of_wish(&run.spec.operation);
+        let steps = operation.map(|operation| wanted.steps(operation));
+        is_for(run) && steps.as_ref() == Some(&run.spec.plan.steps)
+    };
     // Pods would meet half of a backup, and a backup of that would drive the good ones out.
     if let Some(restore) = half_restored(&observed.runs) {
         // Another Windlass may come to the same by other steps.
@@ -267,8 +279,12 @@ pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_
     }
     let (operation, reason) = match observed.change(&wanted) {
         Ok(None) => (Operation::Install, "it is wanted"),
-        Ok(Some(Change::None)) => (Operation::Update, "what is wanted has changed"),
         Ok(Some(Change::Release)) => (Operation::Upgrade, "another release is wanted"),
+        // The run that began it did not end it: what stands at steps of upgrades stands at these.
+        Ok(Some(Change::None)) if observed.is_between(&wanted) => {
+            (Operation::Upgrade, "another release is wanted still")
+        }
+        Ok(Some(Change::None)) => (Operation::Update, "what is wanted has changed"),
         Err(problem) => return Ok(refused(vec![problem])),
     };
     let plan = wanted.plan(operation, reason)?;
@@ -434,7 +450,89 @@ mod tests {
         assert!(world.kept().iter().any(|name| name.ends_with("upgrade-2")));
         let mut mended = of("2026.2");
         mended.spec.image = "keystone:mended".to_owned();
-        assert_eq!(decide(&mended, &mut world), "start update-3");
+        assert_eq!(decide(&mended, &mut world), "start upgrade-3");
+    }
+
+    #[test]
+    fn a_hook_that_changes_makes_a_new_plan_where_it_stands_in_one() {
+        let with = |command: &str, operations: serde_json::Value| {
+            let mut service = service("keystone:1");
+            let hooks = json!([{"name": "a", "after": "database/expand", "operations": operations,
+                "image": {"command": [command]}}]);
+            service.spec.hooks = serde_json::from_value(hooks).unwrap();
+            service
+        };
+        let all = || json!(null);
+        let mut world = Observed::default();
+        assert_eq!(decide(&with("a", all()), &mut world), "start install-1");
+        assert_eq!(decide(&with("a", all()), &mut world), "follow install-1");
+        // In the middle of its run.
+        assert_eq!(decide(&with("b", all()), &mut world), "supersede install-1");
+        end(&mut world, RunPhase::Superseded);
+        assert_eq!(decide(&with("b", all()), &mut world), "start install-2");
+        end(&mut world, RunPhase::Succeeded);
+        assert_eq!(decide(&with("b", all()), &mut world), "keep install-2");
+        assert_eq!(decide(&with("c", all()), &mut world), "start update-3");
+        end(&mut world, RunPhase::Succeeded);
+        // What stands in upgrades alone is none of what was made.
+        let plain = service("keystone:1");
+        assert_eq!(decide(&plain, &mut world), "start update-4");
+        end(&mut world, RunPhase::Succeeded);
+        for command in ["a", "b"] {
+            let upgrades = with(command, json!(["Upgrade"]));
+            assert_eq!(decide(&upgrades, &mut world), "keep update-4");
+        }
+    }
+
+    #[test]
+    fn an_upgrade_that_is_mended_has_the_hooks_of_upgrades() {
+        let of = |release: &str, image: &str| {
+            let mut service = service(image);
+            service.spec.release = Some(release.to_owned());
+            let hooks = json!([{"name": "look", "before": "database/contract", "operations": ["Upgrade"], "approval": "?"}]);
+            service.spec.hooks = serde_json::from_value(hooks).unwrap();
+            service
+        };
+        let mut world = Observed::default();
+        assert_eq!(decide(&of("2026.1", "a"), &mut world), "start install-1");
+        end(&mut world, RunPhase::Succeeded);
+        assert_eq!(decide(&of("2026.2", "b"), &mut world), "start upgrade-2");
+        end(&mut world, RunPhase::Failed);
+        let begun = serde_json::from_value(json!({"id": "database/expand", "phase": "Failed"}));
+        let status = world.runs.last_mut().unwrap().status.as_mut().unwrap();
+        status.steps = vec![begun.unwrap()];
+        assert_eq!(decide(&of("2026.2", "c"), &mut world), "start upgrade-3");
+        let mut steps = world.runs.last().unwrap().spec.plan.steps.iter();
+        assert!(steps.any(|step| step.id == "hook/look"));
+    }
+
+    #[test]
+    fn what_stands_instead_of_a_job_changes_tables_too() {
+        for does in [
+            json!({"image": {"command": ["a"]}}),
+            json!({"approval": "Did you expand them?"}),
+        ] {
+            let of = |release: &str| {
+                let mut service = service(&format!("keystone:{release}"));
+                service.spec.release = Some(release.to_owned());
+                let mut hook = json!({"name": "own", "instead": "database/expand"});
+                let fields = hook.as_object_mut().unwrap();
+                fields.extend(does.as_object().unwrap().clone());
+                service.spec.hooks = serde_json::from_value(json!([hook])).unwrap();
+                service
+            };
+            let mut world = Observed::default();
+            assert_eq!(decide(&of("2026.1"), &mut world), "start install-1");
+            end(&mut world, RunPhase::Succeeded);
+            assert_eq!(decide(&of("2026.2"), &mut world), "start upgrade-2");
+            end(&mut world, RunPhase::Failed);
+            assert_eq!(decide(&of("2026.1"), &mut world.clone()), "start update-3");
+            let begun =
+                serde_json::from_value(json!({"id": "database/expand", "phase": "Waiting"}));
+            let status = world.runs.last_mut().unwrap().status.as_mut().unwrap();
+            status.steps = vec![begun.unwrap()];
+            assert_eq!(decide(&of("2026.1"), &mut world), "stall");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use api::{
     Run,
     openstack::{KeysStatus, Phase, Standing as Told},
-    run::{Record, RecordEvent, RunPhase, StepPhase, StepStatus},
+    run::{Action as StepAction, Record, RecordEvent, RunPhase, StepPhase, StepStatus},
 };
 use controller::{
     Conditions, Occurrence, Severity, Standing, Status, Summary,
@@ -221,6 +221,13 @@ fn of_step(service: Option<&str>, run: &Run, step: &StepStatus, now: Timestamp) 
         Some(service) => format!("{service}/{at}"),
         None => at.clone(),
     };
+    if step.phase == StepPhase::Waiting
+        && let Some(StepAction::Approve(approve)) = planned.map(|step| &step.action)
+    {
+        let question = &approve.question;
+        let run = run.name_any();
+        return format!("{at} waits for an approval: {question} (windlass approve {run})");
+    }
     // While it is tried again, the journal alone has why.
     let failures = || {
         let history = run.status.iter().flat_map(|status| &status.history);

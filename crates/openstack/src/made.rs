@@ -1,0 +1,420 @@
+//! What steps make: objects, and releases of Helm by their values. The engine stores them, and `windlass openstack render` prints them. Pure but for
+//! [`versions`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::run::Step;
+use k8s_openapi::{
+    api::core::v1::{ConfigMap, Secret},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
+use kube::{Api, ResourceExt, api::ObjectMeta};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    action::{Action, HookJob, Job},
+    charts::Chart,
+    cloud::{self, database_server},
+    definition::{Definition, Key, SecretKind},
+    names::{self, CONFIG_PART},
+    service::Inputs,
+};
+
+/// How long a Job of three attempts may take.
+const JOB_SECONDS: u64 = 1500;
+/// Nobody in particular: Debian's image has the user of the services, and MariaDB asks for none.
+const DATABASE_USER: u32 = 42424;
+
+/// For what something is made.
+#[derive(Clone, Debug, Default)]
+pub struct Subject {
+    /// The name of the object.
+    pub name: String,
+    /// The cloud, where it is made for a drill of it.
+    pub drill_of: Option<String>,
+    /// The object as an owner. None: it is in no cluster.
+    pub owner: Option<OwnerReference>,
+}
+
+/// A release of Helm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Release {
+    /// Its name.
+    pub name: String,
+    /// Its chart.
+    pub chart: Chart,
+    /// The values of that.
+    pub values: Value,
+}
+
+/// Something that a step makes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Made {
+    /// An object.
+    ConfigMap(Box<ConfigMap>),
+    /// A release.
+    Release(Release),
+}
+
+impl Release {
+    /// The Secrets that its containers get by their environment: where one changes, what runs is another.
+    pub fn secrets(&self) -> BTreeSet<String> {
+        let variables = self.values["environment"].as_object().into_iter().flatten();
+        let named = variables.filter_map(|(_, value)| value["secret"].as_str());
+        named.map(str::to_owned).collect()
+    }
+
+    /// The release while its Secrets are in this state, by which a Job is called, and pods are others.
+    #[must_use]
+    pub fn settled(mut self, state: &str) -> Self {
+        match self.chart {
+            Chart::Job => {
+                let made_from = self.values.to_string();
+                self.values["digest"] = json!(controller::digest(&[&made_from, state], 10));
+            }
+            Chart::Api => self.values["state"] = json!(controller::digest(&[state], 10)),
+            Chart::Database => {}
+        }
+        self
+    }
+
+    /// What the Job of a settled release is called.
+    pub fn job(&self) -> String {
+        let digest = self.values["digest"].as_str().unwrap_or_default();
+        format!("{}-{digest}", self.name)
+    }
+}
+
+impl Subject {
+    /// On everything that is made for it.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        names::labels(&self.name, self.drill_of.as_deref())
+    }
+
+    /// On everything that is made for a part of it.
+    pub fn part(&self, part: &str) -> BTreeMap<String, String> {
+        let mut labels = self.labels();
+        labels.insert(names::PART_LABEL.to_owned(), part.to_owned());
+        labels
+    }
+
+    /// What a step of a service makes, but for what is secret.
+    pub fn of_service(
+        &self,
+        inputs: &Inputs,
+        definition: &Definition,
+        step: &Step,
+    ) -> Option<Made> {
+        Some(match Action::of(step)? {
+            Action::ApplyConfig => Made::ConfigMap(Box::new(self.config_map(inputs))),
+            Action::Job(job) => Made::Release(self.job(inputs, definition, &job, &step.id)),
+            Action::Hook(hook) => Made::Release(self.hook(inputs, definition, &hook, &step.id)),
+            Action::Deploy => Made::Release(self.api(inputs, definition)),
+            _ => return None,
+        })
+    }
+
+    /// What a step of a cloud makes, but for what is secret and its services.
+    pub fn of_cloud(&self, inputs: &cloud::Inputs, step: &Step) -> Option<Made> {
+        match Action::of(step)? {
+            Action::DeployServer => self.server(inputs).map(Made::Release),
+            _ => None,
+        }
+    }
+
+    /// The configuration files. The name holds a digest of their text.
+    pub fn config_map(&self, inputs: &Inputs) -> ConfigMap {
+        ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(inputs.config.clone()),
+                labels: Some(self.part(CONFIG_PART)),
+                owner_references: self.owner.clone().map(|owner| vec![owner]),
+                ..ObjectMeta::default()
+            },
+            data: Some(inputs.files.clone()),
+            immutable: Some(true),
+            ..ConfigMap::default()
+        }
+    }
+
+    /// A command that runs once.
+    pub fn job(&self, inputs: &Inputs, definition: &Definition, job: &Job, step: &str) -> Release {
+        let mut values = self.pod(inputs, definition, &job.command);
+        for (name, key) in &job.environment {
+            values["environment"][name] = self.reference(key);
+        }
+        self.once(values, step, JOB_SECONDS)
+    }
+
+    /// A Job of people's own. A release or an image of the service that is another makes it another.
+    pub fn hook(
+        &self,
+        inputs: &Inputs,
+        definition: &Definition,
+        hook: &HookJob,
+        step: &str,
+    ) -> Release {
+        let image = &hook.image;
+        let mut values = self.pod(inputs, definition, &[]);
+        values["command"] = json!(plain(image.command.as_deref()));
+        values["args"] = json!(plain(image.args.as_deref()));
+        if let Some(name) = &image.name {
+            values["image"] = json!(name);
+        }
+        for (name, value) in [
+            ("WINDLASS_SERVICE", &self.name),
+            ("WINDLASS_HOOK", &hook.name),
+            ("WINDLASS_STEP", &hook.step),
+            ("WINDLASS_IMAGE", &inputs.image),
+            (
+                "WINDLASS_RELEASE",
+                inputs.release.as_ref().unwrap_or(&String::new()),
+            ),
+        ] {
+            values["environment"][name] = json!(value);
+        }
+        for variable in image.env.iter().flatten() {
+            values["environment"][&variable.name] = match &variable.secret_key_ref {
+                Some(of) => json!({"secret": of.name, "key": of.key}),
+                None => json!(escaped(variable.value.as_deref().unwrap_or_default())),
+            };
+        }
+        if !image.files.is_empty() {
+            values["files"] = json!(image.files);
+        }
+        self.once(values, step, hook.timeout.seconds())
+    }
+
+    fn once(&self, mut values: Value, step: &str, seconds: u64) -> Release {
+        values["container"] = json!("job");
+        values["deadline"] = json!(seconds);
+        values["labels"] = json!(self.part(&step.replace('/', "-")));
+        Release {
+            name: names::step(&self.name, step),
+            chart: Chart::Job,
+            values,
+        }
+    }
+
+    /// The pods that serve.
+    pub fn api(&self, inputs: &Inputs, definition: &Definition) -> Release {
+        let mut values = self.pod(inputs, definition, &definition.api.command);
+        values["container"] = json!("api");
+        values["service"] = json!(self.name);
+        values["replicas"] = json!(inputs.replicas);
+        values["port"] = json!(definition.port);
+        values["path"] = json!(definition.path);
+        values["grace"] = json!(definition.api.grace);
+        values["labels"] = json!(self.part("api"));
+        // No wish is for none of them.
+        if inputs.replicas == 0 {
+            values["stopped"] = json!(true);
+        }
+        if let Some(directory) = &definition.volume {
+            values["volume"] = json!({"directory": directory, "storage": inputs.storage});
+        }
+        Release {
+            name: names::api(&self.name),
+            chart: Chart::Api,
+            values,
+        }
+    }
+
+    /// The database server of a cloud. None: there is one.
+    pub fn server(&self, inputs: &cloud::Inputs) -> Option<Release> {
+        let server = inputs.server.as_ref()?;
+        let name = database_server(&self.name);
+        let values = json!({
+            "image": server.image,
+            "user": DATABASE_USER,
+            "secret": names::secret(&name, "admin"),
+            "storage": server.storage,
+            "labels": self.part("mariadb"),
+        });
+        Some(Release {
+            name,
+            chart: Chart::Database,
+            values,
+        })
+    }
+
+    /// What all pods of a service have.
+    fn pod(&self, inputs: &Inputs, definition: &Definition, command: &[String]) -> Value {
+        let variables = definition.environment.iter();
+        let environment: Map<_, _> = variables
+            .map(|(name, key)| (name.clone(), self.reference(key)))
+            .collect();
+        let secrets = definition.secrets.iter().filter_map(|secret| {
+            let directory = secret.directory.as_ref()?;
+            Some(json!({"name": names::secret(&self.name, &secret.name), "directory": directory}))
+        });
+        json!({
+            "image": inputs.image,
+            "user": definition.user,
+            "command": command,
+            "config": {
+                "name": inputs.config,
+                "directory": definition.config_directory,
+                "files": inputs.files.keys().collect::<Vec<_>>(),
+            },
+            "environment": environment,
+            "secrets": secrets.collect::<Vec<_>>(),
+        })
+    }
+
+    fn reference(&self, key: &Key) -> Value {
+        json!({"secret": names::secret(&self.name, &key.secret), "key": key.key})
+    }
+}
+
+/// The versions of Secrets, for their values are nobody's business. None: it is not there.
+///
+/// # Errors
+///
+/// The API refuses or does not answer.
+pub async fn versions(
+    api: &Api<Secret>,
+    secrets: &BTreeSet<String>,
+) -> Result<BTreeMap<String, Option<String>>, kube::Error> {
+    let mut versions = BTreeMap::new();
+    for name in secrets {
+        let found = api.get_metadata_opt(name).await?;
+        let version = found.and_then(|secret| secret.resource_version());
+        versions.insert(name.clone(), version);
+    }
+    Ok(versions)
+}
+
+/// What tells whether Secrets have changed since.
+pub fn state(versions: &BTreeMap<String, Option<String>>) -> String {
+    let lines = versions
+        .iter()
+        .map(|(name, version)| format!("{name} {}\n", version.as_deref().unwrap_or_default()));
+    lines.collect()
+}
+
+/// The keys of a Secret of a service, by the word behind the name of the object.
+pub fn secret_keys(definition: &Definition, word: &str) -> &'static [&'static str] {
+    let mut secrets = definition.secrets.iter();
+    match secrets
+        .find(|secret| secret.name == word)
+        .map(|secret| secret.kind)
+    {
+        Some(SecretKind::Keys) => &["0", "1"],
+        Some(SecretKind::Password) => &["username", "password"],
+        None => &["username", "password", "connection"],
+    }
+}
+
+/// Kubernetes replaces `$(NAME)` in commands, arguments and variables; of `$$` it makes `$`.
+fn escaped(text: &str) -> String {
+    text.replace('$', "$$")
+}
+
+fn plain(texts: Option<&[String]>) -> Vec<String> {
+    let texts = texts.unwrap_or_default().iter();
+    texts.map(|text| escaped(text)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use api::openstack::OpenStackService;
+
+    use super::*;
+    use crate::{
+        definition,
+        wish::{Operation, Wish as _},
+    };
+
+    fn hook(image: &Value, of_service: &str) -> Release {
+        let object: OpenStackService = serde_json::from_value(json!({
+            "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStackService",
+            "metadata": {"name": "one-keystone", "namespace": "cloud"},
+            "spec": {"service": "keystone", "image": of_service,
+                "hooks": [{"name": "count", "after": "database/expand", "timeout": "2m", "image": image}],
+                "database": {"host": "db", "adminSecret": {"name": "admin"}}},
+        }))
+        .unwrap();
+        let wanted = object.wanted().unwrap();
+        let steps = wanted.steps(Operation::Install);
+        let inputs = serde_json::from_value(Value::Object(wanted.inputs)).unwrap();
+        let definition = definition::find("keystone").unwrap();
+        let step = steps.iter().find(|step| step.id == "hook/count").unwrap();
+        let subject = Subject {
+            name: "one-keystone".to_owned(),
+            ..Subject::default()
+        };
+        match subject.of_service(&inputs, &definition, step) {
+            Some(Made::Release(release)) => release,
+            made => panic!("{made:?}"),
+        }
+    }
+
+    #[test]
+    fn a_hook_has_what_jobs_of_the_service_have_and_nothing_of_it_is_a_template() {
+        let image = json!({
+            "command": ["sh", "-c", "echo $(HOME) {{ .Values.image }}"],
+            "env": [
+                {"name": "WHO", "value": "$(HOME)"},
+                {"name": "TOKEN", "secretKeyRef": {"name": "of-a-person", "key": "token"}},
+            ],
+            "files": {"a.sql": "SELECT 1"},
+        });
+        let Release {
+            name,
+            chart,
+            values,
+        } = hook(&image, "keystone:1");
+        assert_eq!(
+            (name.as_str(), chart),
+            ("one-keystone-hook-count", Chart::Job)
+        );
+        assert_eq!(values["image"], "keystone:1");
+        assert_eq!(values["deadline"], 120);
+        assert_eq!(values["command"][2], "echo $$(HOME) {{ .Values.image }}");
+        assert_eq!(values["environment"]["WHO"], "$$(HOME)");
+        assert_eq!(
+            values["environment"]["OS_DATABASE__CONNECTION"],
+            json!({"secret": "one-keystone-database", "key": "connection"})
+        );
+        assert_eq!(values["environment"]["WINDLASS_STEP"], "database/expand");
+        assert_eq!(values["files"]["a.sql"], "SELECT 1");
+        assert_eq!(values["secrets"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn the_job_of_a_hook_is_called_by_all_that_it_is_made_from() {
+        let run = |word: &str| json!({"name": "tools:1", "command": [word]});
+        let called = |image: &Value, of_service: &str, state: &str| {
+            hook(image, of_service).settled(state).job()
+        };
+        let first = called(&run("a"), "keystone:1", "");
+        assert_eq!(first, called(&run("a"), "keystone:1", ""));
+        assert!(first.starts_with("one-keystone-hook-count-"), "{first}");
+        // Another release of the service is another occasion, also for an image of its own.
+        for other in [
+            called(&run("b"), "keystone:1", ""),
+            called(&run("a"), "keystone:2", ""),
+            called(&run("a"), "keystone:1", "one-keystone-database 7\n"),
+        ] {
+            assert_ne!(first, other);
+        }
+        // As long as such a name may be.
+        let longest = names::step(&"n".repeat(30), &format!("hook/{}", "h".repeat(16)));
+        assert!(longest.len() <= 53 && format!("{longest}-0123456789").len() <= 63);
+    }
+
+    #[test]
+    fn what_is_secret_is_a_reference_everywhere() {
+        for name in definition::names() {
+            let definition = definition::find(name).unwrap();
+            for secret in &definition.secrets {
+                assert_eq!(secret_keys(&definition, &secret.name).len(), 2, "{name}");
+            }
+            assert_eq!(secret_keys(&definition, "database").len(), 3);
+        }
+        let release = hook(&json!({"command": ["a"]}), "keystone:1");
+        let secrets: Vec<_> = release.secrets().into_iter().collect();
+        assert_eq!(secrets, ["one-keystone-database"]);
+    }
+}
