@@ -12,6 +12,7 @@ use kube::CustomResourceExt;
 mod backup;
 mod cloud;
 mod keys;
+mod schema;
 mod service;
 mod status;
 
@@ -20,6 +21,7 @@ pub use backup::{
 };
 pub use cloud::{CloudService, External, Managed, OpenStack, OpenStackSpec, Server};
 pub use keys::{KeyRing, KeyRingStatus, KeySchedule, Keys, KeysStatus};
+pub use schema::{SchemaCheck, WithoutValidator};
 pub use service::{
     Database, Existing, Identity, OnDelete, OpenStackService, OpenStackServiceSpec, Storage,
 };

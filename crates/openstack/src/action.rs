@@ -20,6 +20,8 @@ pub enum Action {
     CheckOwner,
     /// Stores the configuration files as a ConfigMap.
     ApplyConfig,
+    /// Has the image look whether it knows all that they say.
+    CheckConfig,
     /// Makes the Secrets that are not there yet.
     MakeSecrets,
     /// Makes the database and its user, and gives it what it needs and no more.
@@ -228,6 +230,7 @@ impl Action {
             Self::CheckDatabase
             | Self::CheckOwner
             | Self::ApplyConfig
+            | Self::CheckConfig
             | Self::MakeSecrets
             | Self::CreateDatabase
             | Self::Job(_)
@@ -251,6 +254,7 @@ impl Action {
             // Three attempts are the Job's own.
             Self::Job(_) => (1800, 30, 3),
             Self::AwaitApi | Self::AwaitServer => (900, 30, 3),
+            Self::CheckConfig => (900, 10, 3),
             Self::AwaitService(_) => (7200, 60, 3),
             Self::SaveBackup | Self::LoadBackup(_) | Self::DrillLoad(_) => (7200, 30, 1),
             Self::CheckBackup(_) | Self::KeepBackups => (3600, 10, 3),

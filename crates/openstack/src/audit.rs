@@ -97,7 +97,7 @@ pub fn of_service(
                 let statements = sql::create(&definition.database, &owner, PASSWORD);
                 statements.iter().map(|text| statement(text)).collect()
             }
-            Action::Job(_) => {
+            Action::Job(_) | Action::CheckConfig => {
                 let made = names::step(name, &step.id);
                 let job = format!("{made}-{DIGEST}");
                 vec![release(&made), object("Job", &job)]

@@ -167,6 +167,7 @@ impl Worker {
             Action::CheckDatabase => self.check_database(inputs).await,
             Action::CheckOwner => self.check_owner(inputs, definition).await,
             Action::ApplyConfig => self.apply_config(inputs).await,
+            Action::CheckConfig => self.check_config(inputs, definition, step, context).await,
             Action::MakeSecrets => self.make_secrets(inputs, definition).await,
             Action::CreateDatabase => self.create_database(inputs, definition).await,
             Action::Job(job) => self.run_job(inputs, definition, &job, step, context).await,

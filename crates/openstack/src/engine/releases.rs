@@ -12,18 +12,18 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, PropagationPolicy},
 };
-use runs::calls::{Seen, call, config, failure, transient, until};
+use runs::calls::{Ended, Seen, call, config, failure, transient, until};
 use serde_json::{Value, json};
 use workflow::StepContext;
 
 use crate::{
-    action::Job,
+    action::{Action, Job},
     audit,
     charts::Chart,
     cloud::{self, database_server},
     definition::{Definition, Key},
     engine::{Done, Worker, objects::gone},
-    names,
+    names, schema,
     service::Inputs,
 };
 
@@ -33,7 +33,6 @@ const DEADLINE: Duration = Duration::from_mins(2);
 const JOB_SECONDS: u64 = 1500;
 
 impl Worker {
-    /// A Job whose name holds a digest of all that it is made from: what was done is not done again, and what changed is another Job.
     pub(super) async fn run_job(
         &self,
         inputs: &Inputs,
@@ -42,11 +41,60 @@ impl Worker {
         step: &Step,
         context: &mut StepContext,
     ) -> Done {
-        let release = names::step(self.name(), &step.id);
         let mut values = self.pod_values(inputs, definition, &job.command);
         for (name, key) in &job.environment {
             values["environment"][name] = self.reference(key);
         }
+        match self.run_once(values, step, context).await? {
+            Ran::Before(name) => Ok(Some(format!("Job {name} was done before"))),
+            Ran::Well(name) => Ok(Some(format!("Job {name}"))),
+            Ran::Badly(name) => {
+                let log = self.last_words(&of_job(&name)).await;
+                Err(failure(
+                    FailureClass::Permanent,
+                    "JobFailed",
+                    format!("Job {name} failed; the end of its log: {log}"),
+                    "mend what its log names (kubectl logs tells all of it), and retry the run",
+                )
+                .into())
+            }
+        }
+    }
+
+    /// Has the image itself tell whether it knows what the files say. One attempt is enough: another one says the same.
+    pub(super) async fn check_config(
+        &self,
+        inputs: &Inputs,
+        definition: &Definition,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Done {
+        let directory = &definition.config_directory;
+        let schema = &definition.schema;
+        let command = schema.command(directory, &inputs.files, &inputs.schema);
+        let mut values = self.pod_values(inputs, definition, &command);
+        // There may be none yet, and what is not there is not told.
+        values["environment"] = json!({});
+        values["secrets"] = json!([]);
+        values["once"] = json!(true);
+        match self.run_once(values, step, context).await? {
+            Ran::Before(name) => Ok(Some(format!("Job {name} was done before"))),
+            Ran::Well(name) => Ok(schema::told(&self.log(&of_job(&name)).await?)),
+            Ran::Badly(name) => {
+                let log = self.log(&of_job(&name)).await?;
+                Err(schema::refusal(&log).map_or_else(|| lost(&name, &log), Ended::from))
+            }
+        }
+    }
+
+    /// A Job whose name holds a digest of all that it is made from: what was done is not done again, and what changed is another Job.
+    async fn run_once(
+        &self,
+        mut values: Value,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Result<Ran, Ended> {
+        let release = names::step(self.name(), &step.id);
         values["container"] = json!("job");
         values["deadline"] = json!(JOB_SECONDS);
         let part = self.part(&step.id.replace('/', "-"));
@@ -80,7 +128,7 @@ impl Worker {
             })
             .await?;
         } else if there.as_ref().is_some_and(|job| ended(job, "Complete")) {
-            return Ok(Some(format!("Job {name} was done before")));
+            return Ok(Ran::Before(name));
         }
         // A run that gave way may have left one at work: two would change the same tables at once, and Helm would end the older in the
         // middle of that.
@@ -103,21 +151,14 @@ impl Worker {
                 ));
             };
             if ended(&job, "Complete") {
-                return Ok(Seen::There(Some(format!("Job {name}"))));
+                return Ok(Seen::There(Ran::Well(name.clone())));
             }
-            let label = format!("batch.kubernetes.io/job-name={name}");
             if ended(&job, "Failed") {
-                let log = self.last_words(&label).await;
-                return Err(failure(
-                    FailureClass::Permanent,
-                    "JobFailed",
-                    format!("Job {name} failed; the end of its log: {log}"),
-                    "mend what its log names (kubectl logs tells all of it), and retry the run",
-                ));
+                return Ok(Seen::There(Ran::Badly(name.clone())));
             }
             Ok(Seen::Missing(format!(
                 "Job {name}: {}",
-                self.pods(&label).await?
+                self.pods(&of_job(&name)).await?
             )))
         })
         .await
@@ -246,7 +287,7 @@ impl Worker {
             return Vec::new();
         };
         let jobs = of.1.steps.iter().filter_map(|step| match &step.does {
-            crate::action::Action::Job(_) => Some(names::step(self.name(), &step.id)),
+            Action::Job(_) | Action::CheckConfig => Some(names::step(self.name(), &step.id)),
             _ => None,
         });
         std::iter::once(names::api(self.name()))
@@ -433,6 +474,32 @@ pub(super) fn selector(labels: &std::collections::BTreeMap<String, String>) -> S
         .map(|(key, value)| format!("{key}={value}"))
         .collect();
     labels.join(",")
+}
+
+/// How a Job went, with its name.
+enum Ran {
+    /// Well, and before.
+    Before(String),
+    /// Well.
+    Well(String),
+    /// It failed.
+    Badly(String),
+}
+
+/// A check that ended without a verdict, as one does whose node goes.
+fn lost(job: &str, log: &str) -> Ended {
+    let end: Vec<_> = log.lines().rev().take(3).collect();
+    let end = end.into_iter().rev().collect::<Vec<_>>().join("; ");
+    transient(
+        "CheckLost",
+        format!("Job {job} ended without a verdict, and said at last: {end}"),
+    )
+    .into()
+}
+
+/// What selects the pods of a Job.
+fn of_job(name: &str) -> String {
+    format!("batch.kubernetes.io/job-name={name}")
 }
 
 /// Whose a release is.
