@@ -40,6 +40,8 @@ pub enum Action {
     AwaitApi,
     /// Has a token issued and validated.
     IssueToken,
+    /// Gives it another user of its database, and drops the one before once nobody is at work as that.
+    RotateAccount,
     /// Lets the next key seal, and the oldest go.
     RotateKeys(Rotation),
     /// Removes ConfigMaps of before.
@@ -241,6 +243,7 @@ impl Action {
             | Self::AwaitApi
             | Self::IssueToken
             | Self::RotateKeys(_)
+            | Self::RotateAccount
             | Self::PruneConfig
             | Self::RemoveReleases
             | Self::DropDatabase
@@ -256,6 +259,8 @@ impl Action {
             Self::AwaitApi | Self::AwaitServer => (900, 30, 3),
             Self::CheckConfig => (900, 10, 3),
             Self::AwaitService(_) => (7200, 60, 3),
+            // It waits for pods, and for whoever is at work still.
+            Self::RotateAccount => (3600, 30, 3),
             Self::SaveBackup | Self::LoadBackup(_) | Self::DrillLoad(_) => (7200, 30, 1),
             Self::CheckBackup(_) | Self::KeepBackups => (3600, 10, 3),
             Self::StopServices | Self::StartServices => (1800, 10, 3),

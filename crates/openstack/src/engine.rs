@@ -29,6 +29,7 @@ use crate::{
     service,
 };
 
+mod account;
 mod accounts;
 mod backups;
 mod database;
@@ -177,6 +178,7 @@ impl Worker {
             Action::SeedIdentity => self.seed_identity(inputs, step).await,
             Action::Ask(ask) => self.ask(inputs, definition, &ask, step).await,
             Action::ForgetIdentity => self.forget_identity(inputs).await,
+            Action::RotateAccount => self.rotate_account(inputs, definition, step, context).await,
             Action::RotateKeys(rotation) => self.rotate_keys(inputs, &rotation).await,
             Action::PruneConfig => self.prune_config(inputs).await,
             Action::RemoveReleases => self.remove_releases(step, context).await,

@@ -69,6 +69,7 @@ fn one_object_ends_with_tokens_and_an_image() {
     let uid = world.get("secret", "one-keystone-admin")["metadata"]["uid"].clone();
     let tokens = world.tokens().unwrap();
     rotates_keys(&world);
+    rotates_account(&world);
     slip_is_refused(&world);
     let config = json!({"keystone.conf": "[token]\nexpiration = 4321\n"});
     world.apply(&Services::cloud("2026.2", &config)).unwrap();
@@ -335,6 +336,15 @@ fn database_goes_away(world: &Services) {
     assert!(events.contains("DatabaseUnavailable"), "{events}");
     lead("mariadb");
     world.until("openstack", "one", "Ready").unwrap();
+}
+
+/// Keystone's pods have another user of its database, while tokens are issued; the one before is gone.
+fn rotates_account(world: &Services) {
+    let says = "keystone_2 is at work, and keystone is gone";
+    does_step(world, "one-keystone", "database/rotate", says);
+    let secret = "one-keystone-database";
+    assert_eq!(world.secret(secret, "username").unwrap(), "keystone_2");
+    assert!(!names(world, "secrets").contains("one-keystone-database-next"));
 }
 
 /// The image of the next release says that it knows no such setting, before anything of it is begun.
