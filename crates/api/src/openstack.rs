@@ -13,6 +13,7 @@ mod backup;
 mod cloud;
 mod hook;
 mod keys;
+mod schema;
 mod service;
 mod status;
 
@@ -24,6 +25,7 @@ pub use hook::{
     HookSecretKey, ServiceHook, ServiceHookImage, ServiceHookVariable, ServiceOperation,
 };
 pub use keys::{KeyRing, KeyRingStatus, KeySchedule, Keys, KeysStatus};
+pub use schema::{SchemaCheck, WithoutValidator};
 pub use service::{
     Database, Existing, Identity, OnDelete, OpenStackService, OpenStackServiceSpec, Storage,
 };

@@ -21,6 +21,8 @@ pub enum Action {
     CheckOwner,
     /// Stores the configuration files as a ConfigMap.
     ApplyConfig,
+    /// Has the image look whether it knows all that they say.
+    CheckConfig,
     /// Makes the Secrets that are not there yet.
     MakeSecrets,
     /// Makes the database and its user, and gives it what it needs and no more.
@@ -41,6 +43,8 @@ pub enum Action {
     AwaitApi,
     /// Has a token issued and validated.
     IssueToken,
+    /// Gives it another user of its database, and drops the one before once nobody is at work as that.
+    RotateAccount,
     /// Lets the next key seal, and the oldest go.
     RotateKeys(Rotation),
     /// Removes ConfigMaps of before.
@@ -271,6 +275,7 @@ impl Action {
             Self::CheckDatabase
             | Self::CheckOwner
             | Self::ApplyConfig
+            | Self::CheckConfig
             | Self::MakeSecrets
             | Self::CreateDatabase
             | Self::Job(_)
@@ -282,6 +287,7 @@ impl Action {
             | Self::AwaitApi
             | Self::IssueToken
             | Self::RotateKeys(_)
+            | Self::RotateAccount
             | Self::PruneConfig
             | Self::RemoveReleases
             | Self::DropDatabase
@@ -297,7 +303,10 @@ impl Action {
             // One of an earlier run ends before, and its pod has to come.
             Self::Hook(hook) => (hook.timeout.seconds() + 600, 30, 3),
             Self::AwaitApi | Self::AwaitServer => (900, 30, 3),
+            Self::CheckConfig => (900, 10, 3),
             Self::AwaitService(_) => (7200, 60, 3),
+            // It waits for pods, and for whoever is at work still.
+            Self::RotateAccount => (3600, 30, 3),
             Self::SaveBackup | Self::LoadBackup(_) | Self::DrillLoad(_) => (7200, 30, 1),
             Self::CheckBackup(_) | Self::KeepBackups => (3600, 10, 3),
             Self::StopServices | Self::StartServices => (1800, 10, 3),

@@ -94,10 +94,11 @@ pub fn of_service(
             }
             Action::CreateDatabase => {
                 let owner = names::owner(name, namespace, CLUSTER);
-                let statements = sql::create(&definition.database, &owner, PASSWORD);
+                let statements =
+                    sql::create(&definition.database, &definition.database, &owner, PASSWORD);
                 statements.iter().map(|text| statement(text)).collect()
             }
-            Action::Job(_) => {
+            Action::Job(_) | Action::CheckConfig => {
                 let made = names::step(name, &step.id);
                 let job = format!("{made}-{DIGEST}");
                 vec![release(&made), object("Job", &job)]

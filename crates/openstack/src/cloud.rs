@@ -79,6 +79,7 @@ impl Wish for OpenStack {
                 storage: service.storage.clone(),
                 cloud_config: self.spec.config.clone(),
                 config: service.config.clone(),
+                schema: service.schema.clone(),
                 keys: service.keys.clone(),
                 hooks: service.hooks.clone(),
                 existing: self.spec.existing,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::action::Action;
+use crate::{action::Action, schema::Schema};
 
 /// A service.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -25,6 +25,8 @@ pub struct Definition {
     pub config_directory: String,
     /// Its configuration files: what stands before anything that people say.
     pub config: BTreeMap<String, String>,
+    /// What of oslo.config's schema these files are held against.
+    pub schema: Schema,
     /// What it is in Keystone. None: it is Keystone.
     pub identity: Option<Identity>,
     /// Where it keeps data that is in no database, for which its pods have a volume. Then one pod serves.

@@ -30,6 +30,7 @@ use crate::{
     service,
 };
 
+mod account;
 mod accounts;
 mod backups;
 mod database;
@@ -168,6 +169,7 @@ impl Worker {
             Action::CheckDatabase => self.check_database(inputs).await,
             Action::CheckOwner => self.check_owner(inputs, definition).await,
             Action::ApplyConfig => self.apply_config(inputs).await,
+            Action::CheckConfig => self.check_config(inputs, definition, step, context).await,
             Action::MakeSecrets => self.make_secrets(inputs, definition).await,
             Action::CreateDatabase => self.create_database(inputs, definition).await,
             Action::Job(job) => self.run_job(inputs, definition, &job, step, context).await,
@@ -181,6 +183,7 @@ impl Worker {
             Action::SeedIdentity => self.seed_identity(inputs, step).await,
             Action::Ask(ask) => self.ask(inputs, definition, &ask, step).await,
             Action::ForgetIdentity => self.forget_identity(inputs).await,
+            Action::RotateAccount => self.rotate_account(inputs, definition, step, context).await,
             Action::RotateKeys(rotation) => self.rotate_keys(inputs, &rotation).await,
             Action::PruneConfig => self.prune_config(inputs).await,
             Action::RemoveReleases => self.remove_releases(step, context).await,

@@ -32,6 +32,7 @@ pub mod operator;
 pub mod reach;
 pub mod release;
 pub mod rotation;
+pub mod schema;
 pub mod service;
 pub mod sql;
 pub mod subject;

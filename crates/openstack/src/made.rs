@@ -107,6 +107,7 @@ impl Subject {
     ) -> Option<Made> {
         Some(match Action::of(step)? {
             Action::ApplyConfig => Made::ConfigMap(Box::new(self.config_map(inputs))),
+            Action::CheckConfig => Made::Release(self.check(inputs, definition, &step.id)),
             Action::Job(job) => Made::Release(self.job(inputs, definition, &job, &step.id)),
             Action::Hook(hook) => Made::Release(self.hook(inputs, definition, &hook, &step.id)),
             Action::Deploy => Made::Release(self.api(inputs, definition)),
@@ -143,6 +144,18 @@ impl Subject {
         for (name, key) in &job.environment {
             values["environment"][name] = self.reference(key);
         }
+        self.once(values, step, JOB_SECONDS)
+    }
+
+    /// The image's own look at the files. There may be no Secret yet, and of what is not there nothing is told.
+    pub fn check(&self, inputs: &Inputs, definition: &Definition, step: &str) -> Release {
+        let directory = &definition.config_directory;
+        let schema = &definition.schema;
+        let command = schema.command(directory, &inputs.files, &inputs.schema);
+        let mut values = self.pod(inputs, definition, &command);
+        values["environment"] = json!({});
+        values["secrets"] = json!([]);
+        values["once"] = json!(true);
         self.once(values, step, JOB_SECONDS)
     }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use api::{
-    openstack::{Database, Existing, OnDelete, OpenStackService, Standing, Storage},
+    openstack::{
+        Database, Existing, OnDelete, OpenStackService, Standing, Storage, WithoutValidator,
+    },
     run::Step,
 };
 use controller::Problem;
@@ -19,6 +21,7 @@ use crate::{
     identity::Account,
     names, reach,
     rotation::{Scheduled, schedule},
+    schema::Leave,
     wish::{Wanted, Wish, map, unwritable},
 };
 
@@ -54,6 +57,9 @@ pub struct Inputs {
     pub config: String,
     /// The files.
     pub files: BTreeMap<String, String>,
+    /// What of them is not held against the schema of the release.
+    #[serde(default, skip_serializing_if = "Leave::is_empty")]
+    pub schema: Leave,
 }
 
 /// A Keystone, and what the service is in it.
@@ -132,6 +138,7 @@ impl Wish for OpenStackService {
         if !problems.is_empty() {
             return Err(problems);
         }
+        let schema = leave(self, &files);
         let files: BTreeMap<_, _> = files
             .into_iter()
             .map(|(name, merged)| (name, merged.render()))
@@ -154,6 +161,7 @@ impl Wish for OpenStackService {
             drop: spec.on_delete == Some(OnDelete::Delete),
             config: names::config(&name, &controller::digest(&text, 10)),
             files,
+            schema,
         };
         let install = install(&Places::of(self, &definition), &definition)
             .map_err(|error| unwritable(&error))?;
@@ -176,6 +184,26 @@ impl Wish for OpenStackService {
 
     fn standing(&self) -> Option<&Standing> {
         self.status.as_ref()
+    }
+}
+
+/// What is not held against the schema of the release.
+fn leave(service: &OpenStackService, files: &BTreeMap<String, Merged>) -> Leave {
+    let check = service.spec.schema.clone().unwrap_or_default();
+    let of_cloud = source::of_cloud(&service.name_any());
+    let shared = files.iter().flat_map(|(file, merged)| {
+        let only_of_cloud = merged.settings().filter(|(_, setting)| {
+            let mut origins = setting.origins.iter();
+            origins.all(|origin| origin.source == of_cloud)
+        });
+        only_of_cloud.map(move |(section, setting)| {
+            format!("{file} {}.{}", section.unwrap_or_default(), setting.key)
+        })
+    });
+    Leave {
+        allow: check.allow,
+        shared: shared.collect(),
+        proceed: check.without_validator == Some(WithoutValidator::Proceed),
     }
 }
 
@@ -462,8 +490,8 @@ mod tests {
         );
         let ids: Vec<_> = wanted.install.iter().map(|step| step.id.as_str()).collect();
         assert_eq!(ids.first(), Some(&"database/check"));
-        assert_eq!(ids.len(), 12);
-        let bootstrap = serde_json::to_string(&wanted.install[6]).unwrap();
+        assert_eq!(ids.len(), 13);
+        let bootstrap = serde_json::to_string(&wanted.install[7]).unwrap();
         assert!(bootstrap.contains("--bootstrap-public-url=http://identity.cloud.svc:5000/v3"));
         assert!(bootstrap.contains("--bootstrap-region-id=RegionOne"));
         assert!(
@@ -534,6 +562,30 @@ mod tests {
         assert!(clear.contains("by https alone"), "{clear}");
         let known = refused("keystone", json!({"identity": identity}));
         assert!(known.contains("spec.identity"), "{known}");
+    }
+
+    #[test]
+    fn only_what_a_cloud_alone_says_may_be_for_another_service() {
+        let mut object = keystone(&json!({"keystone.conf": "[cache]\nenabled = true\n"}));
+        object.spec.cloud_config = Some("[cache]\nenabled = false\nbackend = b\n".to_owned());
+        let check = json!({"allow": ["mine.*"], "withoutValidator": "Proceed"});
+        let whole = |object: &OpenStackService| -> Inputs {
+            let wanted = object.wanted().unwrap();
+            serde_json::from_value(wanted.inputs.into()).unwrap()
+        };
+        assert_eq!(
+            whole(&object).schema.shared,
+            ["keystone.conf cache.backend"]
+        );
+        assert!(!whole(&object).schema.proceed);
+        object.spec.schema = serde_json::from_value(check).unwrap();
+        object.spec.cloud_config = None;
+        let leave = whole(&object).schema;
+        assert_eq!(leave.allow, ["mine.*"]);
+        assert!(leave.proceed && leave.shared.is_empty());
+        // What nobody says is in no plan: those of before are still the same.
+        object.spec.schema = None;
+        assert!(!object.wanted().unwrap().inputs.contains_key("schema"));
     }
 
     #[test]

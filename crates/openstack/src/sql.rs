@@ -133,9 +133,10 @@ impl Session {
         if let Some(comment) = comment {
             return Ok(Found::Database(comment));
         }
+        let [first, second] = users_of(database);
         let users = in_time(self.0.exec_first::<i64, _, _>(
-            "SELECT COUNT(*) FROM mysql.user WHERE User = ?",
-            (database,),
+            "SELECT COUNT(*) FROM mysql.user WHERE User IN (?, ?)",
+            (first, second),
         ))
         .await?;
         Ok(if users.unwrap_or_default() > 0 {
@@ -143,6 +144,27 @@ impl Session {
         } else {
             Found::Nothing
         })
+    }
+
+    /// How many sessions a user has.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses or does not answer.
+    pub async fn sessions_of(&mut self, user: &str) -> Result<u64, Error> {
+        let query = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = ?";
+        let count = in_time(self.0.exec_first(query, (user,))).await?;
+        Ok(count.unwrap_or_default())
+    }
+
+    /// What a user may, as the server writes it.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses or does not answer.
+    pub async fn grants_of(&mut self, user: &str) -> Result<Vec<String>, Error> {
+        let query = format!("SHOW GRANTS FOR {}@'%'", quoted(user));
+        in_time(self.0.query(query)).await
     }
 
     /// Executes statements one after the other.
@@ -289,15 +311,24 @@ async fn in_time<T>(call: impl Future<Output = Result<T, mysql_async::Error>>) -
 
 /// Makes a database and its user, or makes them as they should be. Each may be there already. `owner` is the comment by which it is
 /// known again, `password` the [`digest`] of the user's.
-pub fn create(database: &str, owner: &str, password: &str) -> Vec<String> {
-    let (name, user) = (quoted_name(database), quoted(database));
-    vec![
+pub fn create(database: &str, user: &str, owner: &str, password: &str) -> Vec<String> {
+    let name = quoted_name(database);
+    let mut statements = vec![
         // With its comment at once: without, nobody would know whose it is after a death in between.
         format!(
             "CREATE DATABASE IF NOT EXISTS {name} CHARACTER SET utf8mb3 COMMENT {}",
             quoted(owner)
         ),
         format!("ALTER DATABASE {name} COMMENT {}", quoted(owner)),
+    ];
+    statements.extend(account(database, user, password));
+    statements
+}
+
+/// Makes a user who may do all in a database and nothing elsewhere, or gives it this password and that right.
+pub fn account(database: &str, user: &str, password: &str) -> Vec<String> {
+    let user = quoted(user);
+    vec![
         format!("CREATE USER IF NOT EXISTS {user}@'%'"),
         format!(
             "ALTER USER {user}@'%' IDENTIFIED BY PASSWORD {}",
@@ -310,12 +341,36 @@ pub fn create(database: &str, owner: &str, password: &str) -> Vec<String> {
     ]
 }
 
-/// Removes a database and its user: the database last, since its comment says whose both are.
+/// The users that a database has in turn: there is one of them, and while that is replaced, both.
+pub fn users_of(database: &str) -> [String; 2] {
+    [database.to_owned(), format!("{database}_2")]
+}
+
+/// What takes from a user what it may beside all in this database; `grants` as the server writes them.
+pub fn excess(grants: &[String], database: &str, user: &str) -> Vec<String> {
+    let own = format!("{}.*", granted_name(database));
+    let user = quoted(user);
+    let revoke = |grant: &String| {
+        let (what, rest) = grant.strip_prefix("GRANT ")?.split_once(" ON ")?;
+        let (place, rest) = rest.rsplit_once(" TO ")?;
+        let mut what = what;
+        let passes_on = rest.contains(" WITH GRANT OPTION");
+        if place == own || what == "USAGE" {
+            if !passes_on {
+                return None;
+            }
+            what = "GRANT OPTION";
+        }
+        Some(format!("REVOKE {what} ON {place} FROM {user}@'%'"))
+    };
+    grants.iter().filter_map(revoke).collect()
+}
+
+/// Removes a database and its users: the database last, since its comment says whose they are.
 pub fn remove(database: &str) -> Vec<String> {
-    vec![
-        format!("DROP USER IF EXISTS {}@'%'", quoted(database)),
-        remove_database(database),
-    ]
+    let users = users_of(database);
+    let users = users.iter().map(|user| remove_user(user));
+    users.chain([remove_database(database)]).collect()
 }
 
 /// Makes an empty database that has this comment.
@@ -406,7 +461,7 @@ mod tests {
         // As the server answers to SELECT PASSWORD('secret').
         let digest = digest("secret");
         assert_eq!(digest, "*14E65567ABDB5135D0CFD9A70B3032C179A49EE7");
-        let all = create("it's`", "windlass a/b\\", &digest).join(";\n");
+        let all = create("it's`", "it's`", "windlass a/b\\", &digest).join(";\n");
         assert!(!all.contains("secret"));
         assert!(all.contains("DATABASE IF NOT EXISTS `it's```"), "{all}");
         assert!(all.contains("COMMENT 'windlass a/b\\\\'"), "{all}");
@@ -426,10 +481,33 @@ mod tests {
 
     #[test]
     fn a_grant_is_for_one_database() {
-        let grant = create("nova_api", "o", "*").pop().unwrap();
+        let grant = account("nova_api", "nova_api", "*").pop().unwrap();
         assert_eq!(
             grant,
             "GRANT ALL PRIVILEGES ON `nova\\_api`.* TO 'nova_api'@'%'"
         );
+    }
+
+    #[test]
+    fn what_a_user_may_elsewhere_is_taken() {
+        let grants = [
+            "GRANT USAGE ON *.* TO `nova_api`@`%` IDENTIFIED BY PASSWORD '*1'",
+            "GRANT ALL PRIVILEGES ON `nova\\_api`.* TO `nova_api`@`%` WITH GRANT OPTION",
+            "GRANT SELECT, INSERT ON `keystone`.* TO `nova_api`@`%`",
+            "GRANT SELECT (`a`) ON `x`.`y` TO `nova_api`@`%`",
+        ];
+        let grants = grants.map(str::to_owned);
+        assert_eq!(
+            excess(&grants, "nova_api", "nova_api"),
+            [
+                "REVOKE GRANT OPTION ON `nova\\_api`.* FROM 'nova_api'@'%'",
+                "REVOKE SELECT, INSERT ON `keystone`.* FROM 'nova_api'@'%'",
+                "REVOKE SELECT (`a`) ON `x`.`y` FROM 'nova_api'@'%'",
+            ]
+        );
+        let global = ["GRANT SUPER ON *.* TO `a`@`%` IDENTIFIED BY PASSWORD '*1'".to_owned()];
+        let revoked = ["REVOKE SUPER ON *.* FROM 'a'@'%'"];
+        assert_eq!(excess(&global, "a", "a"), revoked);
+        assert!(excess(&grants[..1], "nova_api", "nova_api").is_empty());
     }
 }

@@ -152,6 +152,7 @@ fn show(steps: &[Step], writes: &[Expected]) {
         }
         match Action::of(step) {
             Some(Action::Job(job)) => does(&format!("runs {}", job.command.join(" "))),
+            Some(Action::CheckConfig) => does("runs oslo.config's validator"),
             Some(Action::IssueToken) => does("asks POST /v3/auth/tokens, GET /v3/auth/tokens"),
             Some(Action::Ask(ask)) => does(&format!("asks GET {}", ask.path)),
             _ => {}

@@ -6,7 +6,9 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Backup, Existing, Identity, Keys, OnDelete, ServiceHook, Standing, Storage};
+use super::{
+    Backup, Existing, Identity, Keys, OnDelete, SchemaCheck, ServiceHook, Standing, Storage,
+};
 use crate::cluster::SecretRef;
 
 /// A cloud of OpenStack.
@@ -134,6 +136,8 @@ pub struct CloudService {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "super::files")]
     pub config: BTreeMap<String, String>,
+    /// How its configuration files are held against the schema of the release. Default: nothing is let through.
+    pub schema: Option<SchemaCheck>,
     /// Keys of it that are rotated on a schedule. Default: none are.
     pub keys: Option<Keys>,
     /// What runs before, after and instead of its steps, in this order where several stand at one step.

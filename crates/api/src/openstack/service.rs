@@ -6,7 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Keys, ServiceHook, Standing};
+use super::{Keys, SchemaCheck, ServiceHook, Standing};
 use crate::cluster::SecretRef;
 
 /// One service of OpenStack.
@@ -75,6 +75,8 @@ pub struct OpenStackServiceSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "super::files")]
     pub config: BTreeMap<String, String>,
+    /// How its configuration files are held against the schema of the release. Default: nothing is let through.
+    pub schema: Option<SchemaCheck>,
     /// Keys of it that are rotated on a schedule. Default: none are.
     pub keys: Option<Keys>,
     /// What runs before, after and instead of its steps, in this order where several stand at one step.

@@ -62,6 +62,7 @@ impl Worker {
 
     pub(super) async fn create_database(&self, inputs: &Inputs, definition: &Definition) -> Done {
         let secret = names::secret(self.name(), "database");
+        let user = self.site().secret_value(&secret, "username").await?;
         let password = self.site().secret_value(&secret, "password").await?;
         let (_way, mut session) = self.session(&inputs.database).await?;
         let cluster = self.cluster().await?;
@@ -82,15 +83,33 @@ impl Worker {
             Verdict::Refuse(whose) => return Err(self.taken(inputs, database, &whose).into()),
         }
         let digest = sql::digest(&password);
-        for statement in sql::create(&definition.database, &own, &digest) {
+        for statement in sql::create(&definition.database, &user, &own, &digest) {
             let told = statement.replace(&digest, audit::PASSWORD);
             let told = told.replace(&cluster, audit::CLUSTER);
             self.about(&audit::statement(&told))?;
             let made = session.execute(&[statement]).await;
             made.map_err(|error| said(&error))?;
         }
+        let taken = self.confine(&mut session, database, &user).await?;
         session.close().await;
-        Ok(None)
+        Ok(taken)
+    }
+
+    /// Takes from a user what it may beside all in its database: somebody gave it that since.
+    pub(super) async fn confine(
+        &self,
+        session: &mut Session,
+        database: &str,
+        user: &str,
+    ) -> Result<Option<String>, Failure> {
+        let grants = session.grants_of(user).await;
+        let excess = sql::excess(&grants.map_err(|error| said(&error))?, database, user);
+        for statement in &excess {
+            self.about(&audit::statement(statement))?;
+            let taken = session.execute(std::slice::from_ref(statement)).await;
+            taken.map_err(|error| said(&error))?;
+        }
+        Ok((!excess.is_empty()).then(|| api::text::lines(&excess.join("; "), 1000)))
     }
 
     /// What becomes of what is there: only an installation replaces it.

@@ -18,7 +18,7 @@ use crate::{
     audit,
     cloud::database_server,
     definition::{Definition, SecretKind},
-    engine::{Done, Worker, releases::selector},
+    engine::{Done, Worker, account::NEXT, releases::selector},
     names::{self, CONFIG_PART, MANAGER},
     service::Inputs,
 };
@@ -67,25 +67,22 @@ impl Worker {
         let password = password();
         let server = &inputs.database;
         let user = &definition.database;
+        let database = names::secret(self.name(), "database");
         // In a URL an address of IPv6 stands in brackets.
         let host = if server.host.contains(':') {
             format!("[{}]", server.host)
         } else {
             server.host.clone()
         };
-        let connection = format!(
-            "mysql+pymysql://{user}:{password}@{host}:{}/{user}",
-            server.port
-        );
-        let database = names::secret(self.name(), "database");
+        let place = format!("{host}:{}/{user}", server.port);
+        let connection = connection(user, &password, &place);
         let values = [
             ("username", user.clone()),
             ("password", password),
             ("connection", connection),
         ];
         if !self.make_secret(&database, values.into()).await? {
-            self.move_connection(&database, &host, server.port, user)
-                .await?;
+            self.move_connection(&database, &place).await?;
         }
         for secret in &definition.secrets {
             let values = match secret.kind {
@@ -106,13 +103,8 @@ impl Worker {
     }
 
     /// The password stays, where the server is may change.
-    async fn move_connection(
-        &self,
-        secret: &str,
-        host: &str,
-        port: u16,
-        user: &str,
-    ) -> Result<(), Failure> {
+    async fn move_connection(&self, secret: &str, place: &str) -> Result<(), Failure> {
+        let user = self.site().secret_value(secret, "username").await?;
         let password = self.site().secret_value(secret, "password").await?;
         let is_plain =
             |character: char| character.is_ascii_alphanumeric() || "-_.~".contains(character);
@@ -123,7 +115,7 @@ impl Worker {
                 "give one of letters, digits and - _ . ~ there, and retry the run",
             ));
         }
-        let connection = format!("mysql+pymysql://{user}:{password}@{host}:{port}/{user}");
+        let connection = connection(&user, &password, place);
         let stands = self.site().secret_value(secret, "connection").await.ok();
         if stands.as_ref() == Some(&connection) {
             return Ok(());
@@ -133,7 +125,8 @@ impl Worker {
         if !self.is_own(found.labels()) {
             let what = format!("Secret {secret} is there, and was not made for this object");
             let remedy = format!(
-                "give it the key connection, mysql+pymysql://{user}:PASSWORD@{host}:{port}/{user} with its password, and retry the run"
+                "give it the key connection, {} with its password, and retry the run",
+                self::connection(&user, "PASSWORD", place)
             );
             return Err(config("Taken", what, &remedy));
         }
@@ -172,7 +165,7 @@ impl Worker {
 
     pub(super) async fn remove_secrets(&self, definition: &Definition) -> Done {
         let words = definition.secrets.iter().map(|secret| secret.name.as_str());
-        for word in words.chain(["database"]) {
+        for word in words.chain(["database", NEXT]) {
             self.remove_secret(&names::secret(self.name(), word))
                 .await?;
         }
@@ -202,7 +195,7 @@ impl Worker {
         names::is_own(labels, self.name(), self.drill_of.as_deref())
     }
 
-    async fn make_secret(
+    pub(super) async fn make_secret(
         &self,
         name: &str,
         values: BTreeMap<&str, String>,
@@ -246,6 +239,11 @@ impl Worker {
     pub(super) fn config_maps(&self) -> Api<ConfigMap> {
         Api::namespaced(self.work.client.clone(), &self.namespace())
     }
+}
+
+/// How a service reaches a database at that place, HOST:PORT/DATABASE.
+pub(super) fn connection(user: &str, password: &str, place: &str) -> String {
+    format!("mysql+pymysql://{user}:{password}@{place}")
 }
 
 /// What is gone already is as it should be.

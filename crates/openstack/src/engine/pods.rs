@@ -11,7 +11,7 @@ use kube::{
 use runs::calls::call;
 
 use crate::{
-    engine::{Of, Worker},
+    engine::{Of, Worker, account::NEXT},
     names,
 };
 
@@ -46,14 +46,9 @@ impl Worker {
 
     /// The end of the log of the newest pod, without what is secret. That there is none is no failure of its own.
     pub(super) async fn last_words(&self, labels: &str, secrets: &BTreeSet<String>) -> String {
-        let pods = self.list(labels).await.unwrap_or_default();
-        let newest = pods
-            .iter()
-            .max_by_key(|pod| pod.metadata.creation_timestamp.clone());
-        let Some(pod) = newest else {
+        let Some(pod) = self.newest(labels).await else {
             return "its pods are gone".to_owned();
         };
-        let api = Api::<Pod>::namespaced(self.work.client.clone(), &self.namespace());
         let parameters = LogParams {
             tail_lines: Some(LINES),
             limit_bytes: Some(64 * 1024),
@@ -62,7 +57,7 @@ impl Worker {
         let Ok(secrets) = self.known_secrets(secrets).await else {
             return "it is not told, since what is secret in it is not known".to_owned();
         };
-        let log = api.logs(&pod.name_any(), &parameters).await;
+        let log = self.every_pod().logs(&pod.name_any(), &parameters).await;
         let mut log = log.unwrap_or_else(|error| controller::chain(&error));
         for secret in secrets {
             log = log.replace(&secret, "***");
@@ -75,6 +70,29 @@ impl Worker {
             .to_owned()
     }
 
+    /// The log of the newest pod, of those that are given nothing secret. Nothing where it is gone.
+    pub(super) async fn log(&self, labels: &str) -> Result<String, Failure> {
+        let Some(pod) = self.newest(labels).await else {
+            return Ok(String::new());
+        };
+        let parameters = LogParams {
+            limit_bytes: Some(256 * 1024),
+            ..LogParams::default()
+        };
+        let log = self.every_pod().logs(&pod.name_any(), &parameters).await;
+        log.map_err(|error| call("read the log of a pod", &error))
+    }
+
+    async fn newest(&self, labels: &str) -> Option<Pod> {
+        let pods = self.list(labels).await.unwrap_or_default();
+        pods.into_iter()
+            .max_by_key(|pod| pod.metadata.creation_timestamp.clone())
+    }
+
+    fn every_pod(&self) -> Api<Pod> {
+        Api::namespaced(self.work.client.clone(), &self.namespace())
+    }
+
     /// What must not be told: all values of the service's Secrets and of those that something gets beside them, longest first, so that one
     /// within another is no trace of it.
     async fn known_secrets(&self, further: &BTreeSet<String>) -> Result<Vec<String>, kube::Error> {
@@ -85,7 +103,7 @@ impl Worker {
         let mut data = Vec::new();
         // By their names: one that a person brought has no label.
         let own = words
-            .chain(["database"])
+            .chain(["database", NEXT])
             .map(|word| names::secret(self.name(), word));
         let all: BTreeSet<_> = own.chain(further.iter().cloned()).collect();
         for name in all {
@@ -103,8 +121,10 @@ impl Worker {
     }
 
     pub(super) async fn list(&self, labels: &str) -> Result<Vec<Pod>, Failure> {
-        let api = Api::<Pod>::namespaced(self.work.client.clone(), &self.namespace());
-        let found = api.list(&ListParams::default().labels(labels)).await;
+        let found = self
+            .every_pod()
+            .list(&ListParams::default().labels(labels))
+            .await;
         Ok(found.map_err(|error| call("list the pods", &error))?.items)
     }
 }

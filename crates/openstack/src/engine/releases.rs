@@ -17,14 +17,14 @@ use serde_json::Value;
 use workflow::StepContext;
 
 use crate::{
-    action::{HookJob, Job},
+    action::{Action, HookJob, Job},
     audit,
     cloud::{self, database_server},
     definition::Definition,
     engine::{Done, Worker, objects::gone},
     hooks,
     made::Release,
-    names,
+    names, schema,
     service::Inputs,
 };
 
@@ -38,7 +38,6 @@ const JOB_LATE: &str = "JobTimedOut";
 const JOB_ENDS: [&str; 2] = [JOB_FAILED, JOB_LATE];
 
 impl Worker {
-    /// A Job whose name holds a digest of all that it is made from: what was done is not done again, and what changed is another Job.
     pub(super) async fn run_job(
         &self,
         inputs: &Inputs,
@@ -48,7 +47,7 @@ impl Worker {
         context: &mut StepContext,
     ) -> Done {
         let release = self.subject().job(inputs, definition, job, &step.id);
-        self.run_once(release, step, context).await
+        self.run_well(release, step, context).await
     }
 
     /// A Job of people's own, by the rules of the service's own. What its log says last is kept, however it ends.
@@ -62,7 +61,7 @@ impl Worker {
     ) -> Done {
         let release = self.subject().hook(inputs, definition, hook, &step.id);
         let (secrets, part) = (release.secrets(), self.part(&step.id.replace('/', "-")));
-        match self.run_once(release, step, context).await {
+        match self.run_well(release, step, context).await {
             Ok(done) => {
                 let log = self.last_words(&selector(&part), &secrets).await;
                 let done = format!("{}; the end of its log: {log}", done.unwrap_or_default());
@@ -81,9 +80,52 @@ impl Worker {
         }
     }
 
-    async fn run_once(&self, release: Release, step: &Step, context: &mut StepContext) -> Done {
+    /// Has the image itself tell whether it knows what the files say. One attempt is enough: another one says the same.
+    pub(super) async fn check_config(
+        &self,
+        inputs: &Inputs,
+        definition: &Definition,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Done {
+        let release = self.subject().check(inputs, definition, &step.id);
+        match self.run_once(release, step, context).await? {
+            Ran::Before(name) => Ok(Some(format!("Job {name} was done before"))),
+            Ran::Well(name) => Ok(schema::told(&self.log(&of_job(&name)).await?)),
+            Ran::Badly(name, _) => {
+                let log = self.log(&of_job(&name)).await?;
+                Err(schema::refusal(&log).map_or_else(|| lost(&name, &log), Ended::from))
+            }
+        }
+    }
+
+    /// A Job, and where it ends badly a failure with the end of its log.
+    async fn run_well(&self, release: Release, step: &Step, context: &mut StepContext) -> Done {
         let secrets = release.secrets();
-        let state = self.site().state(&secrets).await?;
+        match self.run_once(release, step, context).await? {
+            Ran::Before(name) => Ok(Some(format!("Job {name} was done before"))),
+            Ran::Well(name) => Ok(Some(format!("Job {name}"))),
+            Ran::Badly(name, code) => {
+                let log = self.last_words(&of_job(&name), &secrets).await;
+                Err(failure(
+                    FailureClass::Permanent,
+                    code,
+                    format!("Job {name} failed; the end of its log: {log}"),
+                    "mend what its log names (kubectl logs tells all of it), and retry the run",
+                )
+                .into())
+            }
+        }
+    }
+
+    /// A Job whose name holds a digest of all that it is made from: what was done is not done again, and what changed is another Job.
+    async fn run_once(
+        &self,
+        release: Release,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Result<Ran, Ended> {
+        let state = self.site().state(&release.secrets()).await?;
         let release = release.settled(&state);
         let name = release.job();
         let part = self.part(&step.id.replace('/', "-"));
@@ -111,7 +153,7 @@ impl Worker {
             })
             .await?;
         } else if there.as_ref().is_some_and(|job| ended(job, "Complete")) {
-            return Ok(Some(format!("Job {name} was done before")));
+            return Ok(Ran::Before(name));
         }
         // A run that gave way may have left one at work: two would change the same tables at once, and Helm would end the older in the
         // middle of that.
@@ -134,22 +176,15 @@ impl Worker {
                 ));
             };
             if ended(&job, "Complete") {
-                return Ok(Seen::There(Some(format!("Job {name}"))));
+                return Ok(Seen::There(Ran::Well(name.clone())));
             }
-            let label = format!("batch.kubernetes.io/job-name={name}");
             if ended(&job, "Failed") {
-                let log = self.last_words(&label, &secrets).await;
                 let code = if is_late(&job) { JOB_LATE } else { JOB_FAILED };
-                return Err(failure(
-                    FailureClass::Permanent,
-                    code,
-                    format!("Job {name} failed; the end of its log: {log}"),
-                    "mend what its log names (kubectl logs tells all of it), and retry the run",
-                ));
+                return Ok(Seen::There(Ran::Badly(name.clone(), code)));
             }
             Ok(Seen::Missing(format!(
                 "Job {name}: {}",
-                self.pods(&label).await?
+                self.pods(&of_job(&name)).await?
             )))
         })
         .await
@@ -259,7 +294,7 @@ impl Worker {
             return Vec::new();
         };
         let jobs = of.1.steps.iter().filter_map(|step| match &step.does {
-            crate::action::Action::Job(_) => Some(names::step(self.name(), &step.id)),
+            Action::Job(_) | Action::CheckConfig => Some(names::step(self.name(), &step.id)),
             _ => None,
         });
         std::iter::once(names::api(self.name()))
@@ -399,6 +434,32 @@ pub(super) fn selector(labels: &std::collections::BTreeMap<String, String>) -> S
         .map(|(key, value)| format!("{key}={value}"))
         .collect();
     labels.join(",")
+}
+
+/// How a Job went, with its name.
+enum Ran {
+    /// Well, and before.
+    Before(String),
+    /// Well.
+    Well(String),
+    /// It failed, with the code that tells how.
+    Badly(String, &'static str),
+}
+
+/// A check that ended without a verdict, as one does whose node goes.
+fn lost(job: &str, log: &str) -> Ended {
+    let end: Vec<_> = log.lines().rev().take(3).collect();
+    let end = end.into_iter().rev().collect::<Vec<_>>().join("; ");
+    transient(
+        "CheckLost",
+        format!("Job {job} ended without a verdict, and said at last: {end}"),
+    )
+    .into()
+}
+
+/// What selects the pods of a Job.
+fn of_job(name: &str) -> String {
+    format!("batch.kubernetes.io/job-name={name}")
 }
 
 /// Whose a release is.

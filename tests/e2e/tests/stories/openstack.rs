@@ -29,7 +29,7 @@ fn one_object_ends_with_tokens_and_an_image() {
     let ready = world.until("openstack", "one", "Ready").unwrap();
     assert_eq!(ready["status"]["steps"], "9/9");
     let service = world.get("openstackservice", "one-keystone");
-    assert_eq!(service["status"]["steps"], "12/12");
+    assert_eq!(service["status"]["steps"], "13/13");
     assert_eq!(service["status"]["phase"], "Ready");
 
     let token = world.openstack(&["token", "issue", "-f", "json"]).unwrap();
@@ -69,6 +69,8 @@ fn one_object_ends_with_tokens_and_an_image() {
     let uid = world.get("secret", "one-keystone-admin")["metadata"]["uid"].clone();
     let tokens = world.tokens().unwrap();
     rotates_keys(&world);
+    rotates_account(&world);
+    slip_is_refused(&world);
     let config = json!({"keystone.conf": "[token]\nexpiration = 4321\n"});
     world.apply(&Services::cloud("2026.2", &config)).unwrap();
     world.until("openstack", "one", "Ready").unwrap();
@@ -336,6 +338,37 @@ fn database_goes_away(world: &Services) {
     world.until("openstack", "one", "Ready").unwrap();
 }
 
+/// Keystone's pods have another user of its database, while tokens are issued; the one before is gone.
+fn rotates_account(world: &Services) {
+    let says = "keystone_2 is at work, and keystone is gone";
+    does_step(world, "one-keystone", "database/rotate", says);
+    let secret = "one-keystone-database";
+    assert_eq!(world.secret(secret, "username").unwrap(), "keystone_2");
+    assert!(!names(world, "secrets").contains("one-keystone-database-next"));
+}
+
+/// The image of the next release says that it knows no such setting, before anything of it is begun.
+fn slip_is_refused(world: &Services) {
+    let of = || {
+        let deployment = world.get("deployment", "one-keystone-api");
+        let generation = deployment["metadata"]["generation"].clone();
+        (
+            generation,
+            names(world, "jobs -l openstack.windlass.dev/part=database-expand"),
+        )
+    };
+    let before = of();
+    let slip = json!({"keystone.conf": "[token]\nexpirtion = 4321\n"});
+    world.apply(&Services::cloud("2026.2", &slip)).unwrap();
+    let refused = world.until("openstackservice", "one-keystone", "Stalled");
+    let refused = refused.unwrap();
+    let why = Services::message(&refused, "Stalled");
+    let slip =
+        "keystone.conf token.expirtion is unknown to this release; it knows token.expiration";
+    assert!(why.contains(slip), "{why}");
+    assert_eq!(of(), before);
+}
+
 /// Refused as long as a pod may not have the next key, and done when that has been there for long enough.
 fn rotates_keys(world: &Services) {
     let refused = world.do_step("one-keystone", "keys/rotate").unwrap_err();
@@ -359,7 +392,9 @@ fn does_step(world: &Services, service: &str, step: &str, says: &str) {
 }
 
 fn names(world: &Services, kind: &str) -> String {
-    world.kubectl(&["get", kind, "-o", "name"]).unwrap()
+    let kind: Vec<_> = kind.split(' ').collect();
+    let get = [&["get", "-o", "name"], kind.as_slice()].concat();
+    world.kubectl(&get).unwrap()
 }
 
 /// In objects that others read, in what Helm keeps, and in what runners log.

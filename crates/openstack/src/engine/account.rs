@@ -1,0 +1,296 @@
+//! The user of a service's database, rotated: there are two, which take turns, so that nobody is refused meanwhile.
+//!
+//! The next one is made beside the one at work; the Secret names it; the pods are replaced by such as have it from the Secret; and when nobody
+//! is connected as the one before any more, that goes. What is underway stands in a Secret of its own, so that the one which pods read
+//! changes once, and so that a death in between is seen: whoever comes next goes on where it happened.
+
+use std::collections::BTreeMap;
+
+use api::run::Step;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    ResourceExt,
+    api::{Patch, PatchParams},
+};
+use runs::calls::{Seen, call, config, until};
+use serde_json::json;
+use workflow::StepContext;
+
+use crate::{
+    action::Action,
+    audit,
+    definition::Definition,
+    engine::{
+        Done, Worker,
+        database::said,
+        missing,
+        objects::{connection, password},
+    },
+    names,
+    service::Inputs,
+    sql,
+};
+
+/// The Secret with the next user, by the word behind the name of the object.
+pub(super) const NEXT: &str = "database-next";
+/// On the Secret with the user at work: the run that made it that.
+const ROTATED_BY: &str = "openstack.windlass.dev/account-rotated-by";
+
+impl Worker {
+    pub(super) async fn rotate_account(
+        &self,
+        inputs: &Inputs,
+        definition: &Definition,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Done {
+        let current = names::secret(self.name(), "database");
+        let next = names::secret(self.name(), NEXT);
+        let seen = (self.seen(&current).await?, self.seen(&next).await?);
+        let run = self.work.run.uid().unwrap_or_default();
+        let Some(secret) = &seen.0 else {
+            return Err(missing(&current, "is not there").into());
+        };
+        if !self.is_own(secret.labels()) {
+            let what = format!("Secret {current} is there, and was not made for this object");
+            return Err(
+                config("Taken", what, "change its password as whoever made it does").into(),
+            );
+        }
+        let user = text(secret, "username");
+        let phase = phase(
+            &user,
+            seen.1
+                .as_ref()
+                .map(|next| text(next, "username"))
+                .as_deref(),
+            secret.annotations().get(ROTATED_BY) == Some(&run),
+        );
+        let [first, second] = sql::users_of(&definition.database);
+        match phase {
+            Phase::Done => return Ok(Some(format!("{user} was at work before"))),
+            Phase::Begin => {
+                let other = if user == first { &second } else { &first };
+                let values = [("username", other.clone()), ("password", password())];
+                self.make_secret(&next, BTreeMap::from(values)).await?;
+                self.switch(inputs, definition, secret, &run).await?;
+            }
+            Phase::Switch => self.switch(inputs, definition, secret, &run).await?,
+            Phase::Finish => {}
+        }
+        let user = self.site().secret_value(&current, "username").await?;
+        // Pods read their environment when they start: those of now have the user of before.
+        self.deploy(inputs, definition).await?;
+        self.await_api(step, context).await?;
+        self.answers(inputs, definition, step).await?;
+        let former = if user == first { second } else { first };
+        self.drop_user(inputs, &former, step, context).await?;
+        self.remove_secret(&next).await?;
+        Ok(Some(format!("{user} is at work, and {former} is gone")))
+    }
+
+    async fn seen(&self, name: &str) -> Result<Option<Secret>, api::run::Failure> {
+        let found = self.secrets().get_opt(name).await;
+        found.map_err(|error| call(format!("read Secret {name}"), &error))
+    }
+
+    /// Makes the next user, and lets the Secret name it: all of it at once, and as it was read.
+    async fn switch(
+        &self,
+        inputs: &Inputs,
+        definition: &Definition,
+        current: &Secret,
+        run: &str,
+    ) -> Result<(), api::run::Failure> {
+        let next = names::secret(self.name(), NEXT);
+        let user = self.site().secret_value(&next, "username").await?;
+        let password = self.site().secret_value(&next, "password").await?;
+        let digest = sql::digest(&password);
+        let (_way, mut session) = self.session(&inputs.database).await?;
+        for statement in sql::account(&definition.database, &user, &digest) {
+            let told = statement.replace(&digest, audit::PASSWORD);
+            self.about(&audit::statement(&told))?;
+            let made = session.execute(&[statement]).await;
+            made.map_err(|error| said(&error))?;
+        }
+        self.confine(&mut session, &definition.database, &user)
+            .await?;
+        session.close().await;
+        let stands = text(current, "connection");
+        let place = stands.rsplit('@').next().unwrap_or_default();
+        let patch = json!({
+            "metadata": {
+                "resourceVersion": current.resource_version(),
+                "annotations": {ROTATED_BY: run},
+            },
+            "stringData": {
+                "connection": connection(&user, &password, place),
+                "username": user, "password": password,
+            },
+        });
+        let name = current.name_any();
+        self.about(&audit::object("Secret", &name))?;
+        let patched = self
+            .secrets()
+            .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await;
+        patched
+            .map(drop)
+            .map_err(|error| call(format!("change Secret {name}"), &error))
+    }
+
+    /// Asks for what only a service that reaches its database can answer, as the last steps of its run do.
+    async fn answers(&self, inputs: &Inputs, definition: &Definition, step: &Step) -> Done {
+        for asked in &definition.steps {
+            match &asked.does {
+                Action::IssueToken => return self.issue_token(definition).await,
+                Action::Ask(ask) => return self.ask(inputs, definition, ask, step).await,
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Not before nobody is at work as that user: a Job may be, or a pod that somebody else made.
+    async fn drop_user(
+        &self,
+        inputs: &Inputs,
+        user: &str,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Result<(), runs::calls::Ended> {
+        until(step, context, || async {
+            let (_way, mut session) = self.session(&inputs.database).await?;
+            let left = session
+                .sessions_of(user)
+                .await
+                .map_err(|error| said(&error))?;
+            session.close().await;
+            Ok(match left {
+                0 => Seen::There(()),
+                left => Seen::Missing(format!("{left} sessions of {user} end")),
+            })
+        })
+        .await?;
+        let (_way, mut session) = self.session(&inputs.database).await?;
+        let statement = sql::remove_user(user);
+        self.about(&audit::statement(&statement))?;
+        let dropped = session.execute(&[statement]).await;
+        dropped.map_err(|error| said(&error))?;
+        session.close().await;
+        Ok(())
+    }
+}
+
+/// Where a rotation stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    /// Nothing of it is done.
+    Begin,
+    /// The next user is chosen and may be there, and nobody knows it.
+    Switch,
+    /// The Secret names it.
+    Finish,
+    /// It is over.
+    Done,
+}
+
+/// By the user that the Secret names, the next one where one is chosen, and whether the Secret names its user since this run.
+fn phase(user: &str, next: Option<&str>, is_by_this_run: bool) -> Phase {
+    match next {
+        Some(next) if next == user => Phase::Finish,
+        Some(_) => Phase::Switch,
+        None if is_by_this_run => Phase::Done,
+        None => Phase::Begin,
+    }
+}
+
+fn text(secret: &Secret, key: &str) -> String {
+    let value = secret.data.as_ref().and_then(|data| data.get(key));
+    let bytes = value.map(|value| value.0.clone()).unwrap_or_default();
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// What a rotation changes, and how often it may before it is killed.
+    #[derive(Clone, Debug, Default)]
+    struct World {
+        secret: &'static str,
+        rotated_by: Option<u8>,
+        next: Option<&'static str>,
+        users: BTreeSet<&'static str>,
+        pods: &'static str,
+        left: usize,
+    }
+
+    struct Killed;
+
+    impl World {
+        fn change(&mut self, change: impl FnOnce(&mut Self)) -> Result<(), Killed> {
+            self.left = self.left.checked_sub(1).ok_or(Killed)?;
+            change(self);
+            assert!(self.users.contains(self.pods), "pods are refused: {self:?}");
+            assert!(self.users.contains(self.secret), "a new pod is: {self:?}");
+            Ok(())
+        }
+
+        /// In the order of the step.
+        fn rotate(&mut self, run: u8) -> Result<(), Killed> {
+            let phase = phase(self.secret, self.next, self.rotated_by == Some(run));
+            if phase == Phase::Done {
+                return Ok(());
+            }
+            if phase == Phase::Begin {
+                let other = if self.secret == "a" { "b" } else { "a" };
+                self.change(|world| world.next = Some(other))?;
+            }
+            if phase != Phase::Finish {
+                let next = self.next.unwrap();
+                self.change(|world| world.users.extend([next]))?;
+                self.change(|world| {
+                    world.secret = next;
+                    world.rotated_by = Some(run);
+                })?;
+            }
+            self.change(|world| world.pods = world.secret)?;
+            let former = if self.secret == "a" { "b" } else { "a" };
+            self.change(|world| world.users.retain(|user| *user != former))?;
+            self.change(|world| world.next = None)
+        }
+    }
+
+    #[test]
+    fn a_rotation_that_is_killed_anywhere_is_one_rotation() {
+        let begin = World {
+            secret: "a",
+            users: BTreeSet::from(["a"]),
+            pods: "a",
+            ..World::default()
+        };
+        let mut edges = 0;
+        loop {
+            let mut world = begin.clone();
+            world.left = edges;
+            let whole = world.rotate(1).is_ok();
+            world.left = usize::MAX;
+            // The same run, by another runner; and once more, where nobody heard that it was over.
+            for _ in 0..2 {
+                assert!(world.rotate(1).is_ok());
+            }
+            assert_eq!((world.secret, world.pods, world.next), ("b", "b", None));
+            assert_eq!(world.users, BTreeSet::from(["b"]));
+            assert!(world.rotate(2).is_ok());
+            assert_eq!(world.users, BTreeSet::from(["a"]));
+            if whole {
+                break;
+            }
+            edges += 1;
+        }
+        assert_eq!(edges, 6);
+    }
+}

@@ -1,0 +1,125 @@
+"""Has oslo.config's own validator look at the configuration files of a service, and prints a line of JSON for whatever it finds.
+
+It runs in the image of the service and is all that is brought there; of oslo.config it uses what its two programs do. Its arguments
+are what is asked, as `schema.rs` writes it, and the code to end with where the image cannot tell.
+"""
+
+import difflib
+import json
+import logging
+import os
+import sys
+import tempfile
+
+REFUSED = 65
+
+
+def say(kind, what):
+    print(json.dumps({kind: what}), flush=True)
+
+
+def unavailable(why):
+    say("Unavailable", why)
+    sys.exit(int(sys.argv[-1]))
+
+
+class Said(logging.Handler):
+    """What the validator says of settings, which are arguments of its words."""
+
+    def __init__(self):
+        super().__init__()
+        self.unknown, self.deprecated = [], []
+
+    def emit(self, record):
+        if "is not part of" in record.msg:
+            self.unknown.append(record.args)
+        elif record.msg.startswith("Deprecated"):
+            self.deprecated.append(record.args)
+
+
+def as_program(main, *arguments):
+    """Both read their arguments as programs do."""
+    before, sys.argv = sys.argv, ["oslo-config", *arguments]
+    try:
+        return main()
+    finally:
+        sys.argv = before
+
+
+def validate(path, namespaces):
+    said = Said()
+    log = logging.getLogger("oslo_config.validator")
+    log.addHandler(said)
+    log.propagate = False
+    try:
+        refuses = as_program(validator.main, *namespaces, f"--input-file={path}")
+    finally:
+        log.removeHandler(said)
+    if refuses and not said.unknown:
+        unavailable("the validator refuses a file and names no setting")
+    return said
+
+
+def schema(namespaces):
+    """The keys of each section that the image knows."""
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
+        as_program(generator.main, *namespaces, "--format=json", f"--output-file={file.name}")
+        known = json.load(open(file.name))["options"]
+    return {
+        section: {option.get("dest") or option["name"].replace("-", "_") for option in of["opts"]}
+        for section, of in known.items()
+    }
+
+
+def nearest(section, like, key, keys):
+    """What was probably meant: a key of this section, else this key in the section that is called most like it."""
+    near = difflib.get_close_matches(key, sorted(keys.get(like, [])), 1, 0.75)
+    if near:
+        return f"{section}.{near[0]}"
+    near = difflib.get_close_matches(section, sorted(name for name in keys if key in keys[name]), 1)
+    return f"{near[0]}.{key}" if near else None
+
+
+def main(asked):
+    there = {entry.name for entry in entry_points(group="oslo.config.opts")}
+    own = asked["namespaces"][0]
+    if own not in there:
+        unavailable(f"its packages have no options of {own}")
+    namespaces = [f"--namespace={name}" for name in asked["namespaces"] if name in there]
+    keys, is_refused = None, False
+    for file in asked["files"]:
+        try:
+            said = validate(os.path.join(asked["directory"], file), namespaces)
+        except iniparser.ParseError as error:
+            say("Unreadable", {"file": file, "line": error.lineno, "why": error.msg})
+            is_refused = True
+            continue
+        for section, key in said.deprecated:
+            say("Deprecated", {"file": file, "section": section, "key": key})
+        for section, key in said.unknown:
+            setting = f"{section}.{key}"
+            if setting in asked["allow"] or f"{section}.*" in asked["allow"]:
+                continue
+            keys = keys or schema(namespaces)
+            like = asked["like"].get(section, section)
+            if key in keys.get(like, []):
+                continue
+            near = nearest(section, like, key, keys)
+            found = {"file": file, "section": section, "key": key, "nearest": near}
+            # What is said for all services may be for another one, unless it looks like a slip.
+            if near is None and f"{file} {setting}" in asked["shared"]:
+                say("Passed", found)
+                continue
+            say("Refused", found)
+            is_refused = True
+    sys.exit(REFUSED if is_refused else 0)
+
+
+try:
+    from importlib.metadata import entry_points
+
+    from oslo_config import generator, iniparser, validator
+
+    main(json.loads(sys.argv[-2]))
+except Exception as error:
+    unavailable(f"{type(error).__name__}: {error}")

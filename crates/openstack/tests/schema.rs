@@ -1,0 +1,106 @@
+//! What oslo.config's own validator says of Keystone's files, by the command that is run in its image.
+
+use std::{collections::BTreeMap, fs, process::Command};
+
+use lab::{OpenStack, progress::Terminal};
+use openstack::{
+    definition,
+    schema::{self, Leave},
+};
+
+/// What the command printed, and whether it let the files through.
+fn check(text: &str, leave: &Leave) -> (String, bool) {
+    let keystone = definition::find("keystone").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("keystone.conf"), text).unwrap();
+    let files = BTreeMap::from([("keystone.conf".to_owned(), text.to_owned())]);
+    let place = directory.path().display().to_string();
+    let command = keystone.schema.command(&place, &files, leave);
+    let python = OpenStack::ensure(&Terminal::default()).unwrap().python();
+    let variables = python
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
+    let (program, arguments) = command.split_first().unwrap();
+    let done = Command::new(program)
+        .args(arguments)
+        .envs(variables)
+        .output();
+    let done = done.unwrap();
+    (
+        String::from_utf8(done.stdout).unwrap(),
+        done.status.success(),
+    )
+}
+
+#[test]
+fn a_slip_is_refused_and_what_is_meant_is_let_through() {
+    let own = definition::find("keystone").unwrap().config["keystone.conf"].clone();
+    let nothing = Leave::default();
+    assert_eq!(check(&own, &nothing), (String::new(), true));
+
+    let slips = format!(
+        "{own}[DEFAULT]\ndbug = true\n[mine]\na = 1\nb = 2\n[cashe]\nenabled = true\n[cinder]\na = b\n"
+    );
+    let (said, passes) = check(&slips, &nothing);
+    assert!(!passes);
+    let message = schema::refusal(&said).unwrap().message;
+    for slip in [
+        "keystone.conf DEFAULT.dbug is unknown to this release; it knows DEFAULT.debug",
+        "keystone.conf cashe.enabled is unknown to this release; it knows cache.enabled",
+        "keystone.conf mine.a is unknown to this release;",
+    ] {
+        assert!(message.contains(slip), "{message}");
+    }
+
+    // A slip of the cloud is one, too; what is another service's is not.
+    let leave = Leave {
+        allow: vec!["mine.*".to_owned(), "cashe.enabled".to_owned()],
+        shared: ["DEFAULT.dbug", "cinder.a"]
+            .map(|setting| format!("keystone.conf {setting}"))
+            .into(),
+        proceed: false,
+    };
+    let (said, passes) = check(&slips, &leave);
+    let failure = schema::refusal(&said).unwrap();
+    assert!(!passes && !failure.message.contains("mine"), "{failure:?}");
+    assert!(failure.message.contains("DEFAULT.dbug"), "{failure:?}");
+    let (said, passes) = check(&slips.replace("dbug", "debug"), &leave);
+    assert!(passes, "{said}");
+    let told = schema::told(&said).unwrap();
+    assert_eq!(told, "keystone.conf cinder.a is unknown here");
+
+    let (said, passes) = check("[token]\nprovider = fernet\n", &Leave::default());
+    assert!(passes, "{said}");
+    let (said, passes) = check("provider = fernet\n", &Leave::default());
+    let failure = schema::refusal(&said).unwrap();
+    assert!(
+        !passes && failure.message.contains("keystone.conf line 1"),
+        "{failure:?}"
+    );
+}
+
+#[test]
+fn an_image_that_knows_no_keystone_cannot_tell() {
+    let keystone = definition::find("keystone").unwrap();
+    let files = BTreeMap::from([("keystone.conf".to_owned(), String::new())]);
+    for (proceed, code) in [(false, 69), (true, 0)] {
+        let leave = Leave {
+            proceed,
+            ..Leave::default()
+        };
+        let command = keystone.schema.command("/nowhere", &files, &leave);
+        let (program, arguments) = command.split_first().unwrap();
+        let done = Command::new(program)
+            .args(arguments)
+            .env("PYTHONPATH", "/nowhere")
+            .output()
+            .unwrap();
+        assert_eq!(done.status.code(), Some(code));
+        let said = String::from_utf8(done.stdout).unwrap();
+        assert_eq!(schema::refusal(&said).unwrap().code, "SchemaUnknown");
+        assert!(
+            schema::told(&said).unwrap().contains("could not check"),
+            "{said}"
+        );
+    }
+}
