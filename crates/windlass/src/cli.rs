@@ -328,6 +328,9 @@ const MAGNUM_HELP: &str = "The API is the one of `windlass up`, or that of a kub
 pub(crate) enum Openstack {
     /// Say what would be done for an object in a file, step by step, and change nothing
     Plan(OpenstackFile),
+    /// Print the objects that the steps of a service or a cloud make, in their order, for `kubectl apply -f -`; what is no object, or secret, is
+    /// said in comments
+    Render(RenderObjects),
     /// Say what a setting of a configuration file is, and who gave it
     Explain(ExplainSetting),
     /// Say how clouds and services stand
@@ -361,6 +364,30 @@ pub(crate) struct OpenstackFile {
     pub(crate) filename: PathBuf,
     #[command(flatten)]
     pub(crate) age_keys: AgeKeys,
+}
+
+/// Options of `openstack render`.
+#[derive(Args, Debug)]
+pub(crate) struct RenderObjects {
+    /// The OpenStackService, or else the OpenStack
+    #[arg(required_unless_present = "filename", conflicts_with = "filename")]
+    pub(crate) object: Option<String>,
+    /// A file with an OpenStack or an OpenStackService, instead of one of the cluster
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) filename: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) age_keys: AgeKeys,
+    /// One step alone: its id, or what stands behind the slash of it; of a cloud SERVICE/ID
+    #[arg(long, value_name = "STEP")]
+    pub(crate) step: Option<String>,
+    /// Helm, 3.14 or later: its path, or its name
+    #[arg(
+        long,
+        env = "WINDLASS_HELM",
+        default_value = "helm",
+        value_name = "PROGRAM"
+    )]
+    pub(crate) helm: PathBuf,
 }
 
 /// Options of `openstack explain`.

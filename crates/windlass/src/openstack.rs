@@ -6,7 +6,7 @@ use ::openstack::{
     action::Action,
     audit::{self, Expected},
     charts::Chart,
-    definition, names,
+    cloud, definition, names,
     release::Change,
     subject::Observed,
     wish::{Operation, Wanted, Wish},
@@ -15,7 +15,7 @@ use anyhow::{Context, bail};
 use api::{
     Run,
     openstack::{OpenStack, OpenStackService, Standing},
-    run::{Plan, Step},
+    run::{Action as StepAction, Plan, Step},
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use runs::object;
@@ -31,11 +31,13 @@ use crate::{
 mod backups;
 mod explain;
 mod foreign;
+mod render;
 
 /// Runs one of the commands.
 pub(crate) async fn openstack(global: &Global, command: &Openstack) -> anyhow::Result<()> {
     match command {
         Openstack::Plan(of) => plan(of),
+        Openstack::Render(options) => render::render(global, options).await,
         Openstack::Explain(options) => explain::explain(options),
         Openstack::Status => status(global).await,
         Openstack::Run(options) => run(global, options).await,
@@ -81,20 +83,21 @@ fn read(of: &OpenstackFile) -> anyhow::Result<Read> {
         );
     }
     for cloud in &read.clouds {
-        for spec in wanted(cloud)?.inputs["services"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
-            let spec: api::openstack::OpenStackServiceSpec =
-                serde_json::from_value(spec.clone()).context("failed to read a service")?;
-            let name = ::openstack::cloud::service_name(&cloud.name_any(), &spec.service);
-            let mut service = OpenStackService::new(&name, spec);
-            service.metadata.namespace = cloud.namespace();
-            read.services.push(service);
-        }
+        read.services.extend(services_of(cloud)?);
     }
     Ok(read)
+}
+
+/// The services of a cloud, as it would store them.
+fn services_of(cloud: &OpenStack) -> anyhow::Result<Vec<OpenStackService>> {
+    let inputs: cloud::Inputs = serde_json::from_value(Value::Object(wanted(cloud)?.inputs))?;
+    let services = inputs.services.into_iter().map(|spec| {
+        let name = cloud::service_name(&cloud.name_any(), &spec.service);
+        let mut service = OpenStackService::new(&name, spec);
+        service.metadata.namespace = cloud.namespace();
+        service
+    });
+    Ok(services.collect())
 }
 
 fn typed<T: serde::de::DeserializeOwned>(value: Value) -> anyhow::Result<T> {
@@ -126,13 +129,14 @@ fn plan(of: &OpenstackFile) -> anyhow::Result<()> {
         let name = service.name_any();
         say(&format!("OpenStackService {name}"));
         let wanted = wanted(service)?;
+        let steps = wanted.every_step();
         let inputs = serde_json::from_value(Value::Object(wanted.inputs))?;
         let definition = definition::find(&service.spec.service)
             .with_context(|| format!("no service is called {}", service.spec.service))?;
         let namespace = service.namespace();
         let place = (name.as_str(), namespace.as_deref().unwrap_or("default"));
-        let writes = audit::of_service(place, (&inputs, &definition), &wanted.install);
-        show(&wanted.install, &writes);
+        let writes = audit::of_service(place, (&inputs, &definition), &steps);
+        show(&steps, &writes);
     }
     Ok(())
 }
@@ -141,23 +145,40 @@ fn plan(of: &OpenstackFile) -> anyhow::Result<()> {
 fn show(steps: &[Step], writes: &[Expected]) {
     for step in steps {
         say(&format!("  {:20} {}", step.id, step.title));
-        let does = |what: &str| say(&format!("  {:20}   {what}", ""));
-        for write in writes.iter().filter(|write| write.step == step.id) {
+        for line in lines(step, writes) {
+            say(&format!("  {:20}   {line}", ""));
+        }
+    }
+}
+
+/// What a step writes and what it asks, a line each.
+fn lines(step: &Step, writes: &[Expected]) -> Vec<String> {
+    let of_step = writes.iter().filter(|write| write.step == step.id);
+    let mut lines: Vec<_> = of_step
+        .map(|write| {
             let shared = if write.is_shared {
                 ", unless it is there"
             } else {
                 ""
             };
-            does(&format!("{}{shared}", write.what));
-        }
-        match Action::of(step) {
-            Some(Action::Job(job)) => does(&format!("runs {}", job.command.join(" "))),
-            Some(Action::CheckConfig) => does("runs oslo.config's validator"),
-            Some(Action::IssueToken) => does("asks POST /v3/auth/tokens, GET /v3/auth/tokens"),
-            Some(Action::Ask(ask)) => does(&format!("asks GET {}", ask.path)),
-            _ => {}
-        }
+            format!("{}{shared}", write.what)
+        })
+        .collect();
+    if let StepAction::Approve(approve) = &step.action {
+        lines.push(format!("asks a person: {}", approve.question));
     }
+    match Action::of(step) {
+        Some(Action::Job(job)) => lines.push(format!("runs {}", job.command.join(" "))),
+        Some(Action::Hook(hook)) => lines.push(hook.told()),
+        Some(Action::CheckConfig) => lines.push("runs oslo.config's validator".to_owned()),
+        Some(Action::IssueToken) => {
+            lines.push("asks POST /v3/auth/tokens, GET /v3/auth/tokens".to_owned());
+        }
+        Some(Action::Ask(ask)) => lines.push(format!("asks GET {}", ask.path)),
+        _ => {}
+    }
+    let lines = lines.into_iter();
+    lines.map(|line| api::text::plain(&line, 4096)).collect()
 }
 
 fn say(line: &str) {
@@ -208,13 +229,15 @@ async fn run(global: &Global, options: &RunStep) -> anyhow::Result<()> {
     }
     let clouds = Api::<OpenStack>::namespaced(client.clone(), &global.namespace);
     let cloud = clouds.get_opt(&options.object).await;
-    let cloud = answered(cloud, "read the OpenStack")?.with_context(|| {
-        format!(
-            "there is no OpenStackService and no OpenStack {:?} in namespace {}: windlass openstack status lists those that are",
-            options.object, global.namespace
-        )
-    })?;
+    let cloud = answered(cloud, "read the OpenStack")?;
+    let cloud = cloud.with_context(|| unknown(&options.object, &global.namespace))?;
     run_of(&cloud, client, options).await
+}
+
+fn unknown(object: &str, namespace: &str) -> String {
+    format!(
+        "there is no OpenStackService and no OpenStack {object:?} in namespace {namespace}: windlass openstack status lists those that are"
+    )
 }
 
 async fn run_of<K: Wish>(object: &K, client: Client, options: &RunStep) -> anyhow::Result<()> {
@@ -249,14 +272,11 @@ async fn run_of<K: Wish>(object: &K, client: Client, options: &RunStep) -> anyho
 
 /// The plan of the one step that is meant, by its id or the end of it, and that id.
 fn one_step(mut wanted: Wanted, meant: &str) -> anyhow::Result<(String, Plan)> {
-    let is_meant = |step: &Step| {
-        let short = step.id.replace('/', "-");
-        let last = step.id.rsplit('/').next();
-        [step.id.as_str(), &short].contains(&meant) || last == Some(meant)
-    };
+    wanted.install = wanted.every_step();
+    wanted.hooks.clear();
     wanted.install.append(&mut wanted.by_hand);
     let ids: Vec<_> = wanted.install.iter().map(|step| step.id.clone()).collect();
-    wanted.install.retain(is_meant);
+    wanted.install.retain(|step| is_meant(&step.id, meant));
     let [step] = wanted.install.as_mut_slice() else {
         bail!(
             "{meant:?} names no single step; the steps are {}",
@@ -267,6 +287,12 @@ fn one_step(mut wanted: Wanted, meant: &str) -> anyhow::Result<(String, Plan)> {
     let id = step.id.clone();
     let plan = wanted.plan(Operation::Step, "a person asked for it")?;
     Ok((id, plan))
+}
+
+/// Whether a step of that id is meant: by the id, or the end of it.
+fn is_meant(id: &str, meant: &str) -> bool {
+    let last = id.rsplit('/').next();
+    id == meant || id.replace('/', "-") == meant || last == Some(meant)
 }
 
 fn charts(directory: &Path) -> anyhow::Result<()> {

@@ -147,6 +147,158 @@ fn a_plan_says_every_write_before_it_is_done() {
     }
 }
 
+/// The cloud with hooks of Keystone.
+fn hooked() -> String {
+    let hooks = r#"      hooks:
+        - name: count
+          after: database/expand
+          image:
+            name: registry.example/tools:1
+            command: [sh, -c, "psql\n--all"]
+            files: {users.sql: "SELECT 1"}
+        - {name: look, before: database/contract, operations: [Upgrade], approval: "Are all tokens valid?"}
+        - {name: own, instead: identity/bootstrap, image: {command: [bootstrap]}}
+    - {name: placement"#;
+    CLOUD.replace("    - {name: placement", hooks)
+}
+
+#[test]
+fn a_plan_says_what_hooks_do_and_when() {
+    let told = windlass(&hooked(), &["plan"]);
+    assert_eq!((told.is_well, told.err.as_str()), (true, ""));
+    for expected in [
+        "  hook/count           Run hook count, after database/expand\n",
+        "   Helm release one-keystone-hook-count\n",
+        "   ConfigMap one-keystone-hook-count-DIGEST\n",
+        "   Job one-keystone-hook-count-DIGEST\n",
+        "   runs sh -c psql --all in image registry.example/tools:1 (a tag, which may come to mean another image: write its digest)\n",
+        "  hook/look            Wait for an approval: hook look, before database/contract, in runs of Upgrade\n",
+        "   asks a person: Are all tokens valid?\n",
+        "  identity/bootstrap   Run hook own, instead of identity/bootstrap\n",
+        "   runs bootstrap\n",
+    ] {
+        assert!(told.out.contains(expected), "{expected}{}", told.out);
+    }
+    assert!(!told.out.contains("--bootstrap-username"), "{}", told.out);
+}
+
+/// The objects of what was printed, and the lines of its comments.
+fn rendered(told: &Done) -> (Vec<serde_json::Value>, Vec<&str>) {
+    assert_eq!((told.is_well, told.err.as_str()), (true, ""));
+    let objects: Vec<serde_json::Value> = serde_saphyr::from_multiple(&told.out).unwrap();
+    let comments = told.out.lines().filter_map(|line| line.strip_prefix("# "));
+    (objects, comments.collect())
+}
+
+#[test]
+fn what_a_cloud_would_make_is_rendered_in_order_and_nothing_secret_with_it() {
+    let helm = lab::helm(&lab::progress::Terminal::default()).unwrap();
+    let helm = helm.to_str().unwrap();
+    let told = windlass(&hooked(), &["render", "--helm", helm]);
+    let (objects, comments) = rendered(&told);
+    let names: Vec<_> = objects
+        .iter()
+        .map(|object| {
+            assert_eq!(object["metadata"]["namespace"], "cloud");
+            assert_ne!(object["kind"], "Secret");
+            let text = |field: &serde_json::Value| field.as_str().unwrap().to_owned();
+            format!(
+                "{} {}",
+                text(&object["kind"]),
+                text(&object["metadata"]["name"])
+            )
+        })
+        .collect();
+    let at = |part: &str| {
+        names
+            .iter()
+            .position(|name| name.starts_with(part))
+            .unwrap()
+    };
+    let order = [
+        "Service one-mariadb",
+        "StatefulSet one-mariadb",
+        "ConfigMap one-keystone-config-",
+        "Job one-keystone-database-expand-",
+        "ConfigMap one-keystone-hook-count-",
+        "Job one-keystone-hook-count-",
+        "Job one-keystone-identity-bootstrap-",
+        "Deployment one-keystone-api",
+        "Job one-keystone-database-contract-",
+        "ConfigMap one-placement-config-",
+        "Deployment one-glance-api",
+    ];
+    for pair in order.windows(2) {
+        assert!(at(pair[0]) < at(pair[1]), "{pair:?} in {names:?}");
+    }
+    for expected in [
+        "database/secret: Make the database's password",
+        "  Secret one-mariadb-admin, with the keys username, password, init.sql",
+        "  OpenStackService one-keystone, whose steps follow in its place",
+        "keystone/secrets/make: Make passwords and keys",
+        "  Secret one-keystone-fernet-keys, with the keys 0, 1",
+        "  Secret one-keystone-database, with the keys username, password, connection",
+        "  SQL ALTER USER 'keystone'@'%' IDENTIFIED BY PASSWORD '...'",
+        "  Keystone endpoint public http://one-glance.cloud.svc:9292",
+        "  asks a person: Are all tokens valid?",
+        "  runs keystone-manage db_sync --expand",
+    ] {
+        assert!(comments.contains(&expected), "{expected}: {}", told.out);
+    }
+    // As the engine hands them to Helm, which takes them up later.
+    let job = &objects[at("Job one-keystone-hook-count-")];
+    let pod = &job["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    assert_eq!(container["image"], "registry.example/tools:1");
+    assert_eq!(container["command"][2], "psql\n--all");
+    assert_eq!(
+        container["env"][0]["valueFrom"]["secretKeyRef"]["name"],
+        "one-keystone-database"
+    );
+    assert_eq!(
+        (
+            &job["spec"]["backoffLimit"],
+            &job["spec"]["activeDeadlineSeconds"]
+        ),
+        (&2.into(), &300.into())
+    );
+    let files = &objects[at("ConfigMap one-keystone-hook-count-")];
+    assert_eq!(files["data"]["users.sql"], "SELECT 1");
+    assert_eq!(files["metadata"]["name"], job["metadata"]["name"]);
+    let mounts = pod["volumes"].as_array().unwrap().iter();
+    let mut mounted = mounts.filter_map(|volume| volume["configMap"]["name"].as_str());
+    assert!(mounted.any(|name| files["metadata"]["name"] == name));
+    let marks = &files["metadata"];
+    assert_eq!(marks["labels"]["app.kubernetes.io/managed-by"], "Helm");
+    assert_eq!(
+        marks["annotations"]["meta.helm.sh/release-name"],
+        "one-keystone-hook-count"
+    );
+}
+
+#[test]
+fn one_step_is_rendered_alone_and_without_helm_where_it_has_no_chart() {
+    let none = ["--helm", "/nowhere"];
+    let step = |step: &'static str| [&["render", "--step", step][..], &none].concat();
+    let told = windlass(CLOUD, &step("placement/config/apply"));
+    let (objects, _) = rendered(&told);
+    assert_eq!(objects.len(), 1);
+    assert_eq!(objects[0]["kind"], "ConfigMap");
+    let sql = windlass(CLOUD, &step("glance/database/create"));
+    assert_eq!(rendered(&sql).0, [serde_json::Value::Null; 0]);
+    let several = windlass(CLOUD, &step("database/create"));
+    assert!(!several.is_well);
+    for part in ["names no single step", "keystone/database/create"] {
+        assert!(several.err.contains(part), "{}", several.err);
+    }
+    let without = windlass(CLOUD, &step("keystone/database/expand"));
+    assert!(
+        without.err.contains("name it with --helm"),
+        "{}",
+        without.err
+    );
+}
+
 #[test]
 fn who_asks_for_what_is_not_there_is_told_so() {
     let unsaid = windlass(CLOUD, &["explain", "keystone.conf", "token.experation"]);
@@ -186,6 +338,30 @@ fn what_cannot_be_is_refused_by_field_value_rule_and_remedy() {
     for part in ["spec.cloudConfig", "line 5", "KEY = VALUE"] {
         assert!(line.contains(part), "{line}");
     }
+    let hook = windlass(
+        &hooked().replace("after: database/expand", "after: database/expnd"),
+        &["plan"],
+    )
+    .err;
+    for part in [
+        "spec.hooks[name=count].after is \"database/expnd\"",
+        "keystone has no such step, but database/check",
+        "did you mean database/expand?",
+    ] {
+        assert!(hook.contains(part), "{hook}");
+    }
+    let both = windlass(
+        &hooked().replace(
+            "after: database/expand",
+            "after: a/b\n          before: a/b",
+        ),
+        &["plan"],
+    )
+    .err;
+    assert!(
+        both.contains("set before, after or instead, one of the three"),
+        "{both}"
+    );
     let public = "publicUrl: https://cloud.example, image";
     let image = "{name: glance, image";
     let both = CLOUD

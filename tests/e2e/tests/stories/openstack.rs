@@ -22,14 +22,42 @@ fn one_object_ends_with_tokens_and_an_image() {
         "{stalled}"
     );
     let config = json!({"keystone.conf": "[token]\nexpiration = 1234\n"});
-    world.apply(&Services::cloud("2026.1", &config)).unwrap();
+    let mut cloud = Services::cloud("2026.1", &config);
+    let keystone = |cloud: &mut Value, hook: Value| {
+        let services = cloud["spec"]["services"].as_array_mut().unwrap();
+        let keystone = services
+            .iter_mut()
+            .find(|service| service["name"] == "keystone");
+        keystone.unwrap()["hooks"] = json!([hook]);
+    };
+    let mut nowhere = cloud.clone();
+    keystone(
+        &mut nowhere,
+        json!({"name": "look", "after": "database/expnd", "image": {"command": ["true"]}}),
+    );
+    world.apply(&nowhere).unwrap();
+    let stalled = world.until("openstack", "one", "Stalled").unwrap();
+    let why = Services::message(&stalled, "Stalled");
+    assert!(why.contains("did you mean database/expand?"), "{why}");
+    // It has what the service's own Jobs have, and what it says of that is not told.
+    keystone(
+        &mut cloud,
+        json!({
+            "name": "look", "after": "database/expand", "operations": ["Install"],
+            "image": {"command": ["/run/windlass/hook/look"], "files": {"look": "#!/bin/sh\necho at $WINDLASS_STEP by $OS_DATABASE__CONNECTION\n"}},
+        }),
+    );
+    world.apply(&cloud).unwrap();
     // The operator dies in the middle: its runner goes on, and another operator finds it again.
     world.step_is_done("one-keystone", 1).unwrap();
     world.operate().unwrap();
     let ready = world.until("openstack", "one", "Ready").unwrap();
     assert_eq!(ready["status"]["steps"], "9/9");
     let service = world.get("openstackservice", "one-keystone");
-    assert_eq!(service["status"]["steps"], "13/13");
+    assert_eq!(service["status"]["steps"], "14/14");
+    let run = world.get("run", service["status"]["run"].as_str().unwrap());
+    let told = run["status"]["history"].to_string();
+    assert!(told.contains("at database/expand by ***"), "{told}");
     assert_eq!(service["status"]["phase"], "Ready");
 
     let token = world.openstack(&["token", "issue", "-f", "json"]).unwrap();
@@ -51,7 +79,8 @@ fn one_object_ends_with_tokens_and_an_image() {
     let (sent, kept) = world.upload().unwrap();
     assert_eq!(sent, kept);
     nothing_secret_is_told(&world);
-    what_was_done_is_what_was_planned(&world, &Services::cloud("2026.1", &config));
+    what_was_done_is_what_was_planned(&world, &cloud);
+    what_is_rendered_is_what_is_there(&world);
     database_goes_away(&world);
 
     // A password that somebody changed is set again, by the step that sets it.
@@ -300,6 +329,31 @@ fn what_was_done_is_what_was_planned(world: &Services, cloud: &Value) {
     }
     for what in done {
         assert!(planned.contains(what), "{what} was not planned: {plan}");
+    }
+}
+
+/// Whoever applies what `render` prints of the cloud changes nothing in what its runs made.
+fn what_is_rendered_is_what_is_there(world: &Services) {
+    let mut render = world.windlass(&["openstack", "render", "one", "--helm"]);
+    let rendered = output(render.arg(&world.helm)).unwrap();
+    for object in [
+        "name: one-keystone-api",
+        "name: one-keystone-hook-look-",
+        "# keystone/database/create: ",
+        "#   SQL GRANT ALL ",
+    ] {
+        assert!(rendered.contains(object), "{object}: {rendered}");
+    }
+    let file = world.node.lab.dir().join("rendered.yaml");
+    std::fs::write(&file, &rendered).unwrap();
+    let file = file.display().to_string();
+    let diff = ["diff", "--server-side", "--filename", &file];
+    assert_eq!(world.kubectl(&diff).unwrap(), "");
+    for (name, key) in [
+        ("one-keystone-admin", "password"),
+        ("one-mariadb-admin", "password"),
+    ] {
+        assert!(!rendered.contains(&world.secret(name, key).unwrap()));
     }
 }
 
