@@ -1,5 +1,7 @@
 //! What is decided about a core provider, and what is told of it, in every situation.
 
+use std::time::Duration;
+
 use api::{
     provider::{Core, CoreProvider, ProviderStatus, condition},
     run::{RunPhase, RunStatus},
@@ -9,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Resource as _, ResourceExt as _};
 
-use super::*;
+use super::{apply::health_look, *};
 use crate::{
     fetch,
     health::Health,
@@ -340,16 +342,23 @@ fn ready_is_of_everything() {
     };
     world.health = Some(Ok(well.clone()));
     assert_eq!(told(&world, READY).unwrap(), "True DeploymentAvailable");
+    assert_eq!(health_look(&world), Duration::from_mins(1));
+    let mut busy = well.clone();
+    busy.webhooks.again = Some(Duration::from_secs(5));
+    world.health = Some(Ok(busy));
+    assert_eq!(told(&world, READY).unwrap(), "True DeploymentAvailable");
+    assert_eq!(health_look(&world), Duration::from_secs(5));
     let silent = Verdict {
         answering: 3,
         silent: vec!["Service a/b does not answer".to_owned()],
-        unknown: None,
+        ..Verdict::default()
     };
     world.health = Some(Ok(Health {
         webhooks: silent,
         ..well.clone()
     }));
     assert_eq!(told(&world, READY).unwrap(), "False WebhookUnavailable");
+    assert_eq!(health_look(&world), Duration::from_secs(5));
     assert_eq!(
         told(&world, condition::PROVIDER_INSTALLED).unwrap(),
         "True ProviderInstalled"
