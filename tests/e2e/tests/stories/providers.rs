@@ -17,6 +17,7 @@ use lab::{ControlPlane, Kubernetes, command::output, progress::Terminal};
 use releases::{Answer, Server};
 use serde_json::{Value, json};
 
+mod guide;
 mod takeover;
 
 /// Every step takes moments; a loaded machine may take much longer.
