@@ -60,7 +60,7 @@ pub fn object<K: Kind>(provider: &Provider<K>) -> Vec<Finding> {
         );
     }
     let known = inputs::provider(K::TYPE, &name).ok();
-    let known = known.and_then(|known| clusterctl::entry(&known));
+    let known = known.filter(|known| known.is_cert_manager() || clusterctl::entry(known).is_some());
     // A core of another name is told so, and no more.
     let is_known = known.is_some() || K::TYPE == ProviderType::Core;
     source::check(spec, is_known, &mut findings);
