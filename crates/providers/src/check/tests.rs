@@ -434,6 +434,7 @@ fn held(version: &str, contract: &str) -> Held {
         contract: contract.to_owned(),
         metadata: String::new(),
         components: String::new(),
+        signature: None,
     }
 }
 

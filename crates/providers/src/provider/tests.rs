@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::{
-    provider::{Core, CoreProvider, ProviderStatus, condition},
+    provider::{Core, CoreProvider, ProviderStatus, Reason, condition},
     run::{RunPhase, RunStatus},
 };
 use controller::conditions::{READY, STALLED};
@@ -38,6 +38,7 @@ fn observed(version: &str) -> Observed {
             contract: "v1beta2".to_owned(),
             metadata: String::new(),
             components: String::new(),
+            signature: None,
         }),
         fetch: None,
         variables: Ok(None),
@@ -277,6 +278,49 @@ fn what_is_held_must_have_the_digest_that_is_insisted_on() {
     };
     let begins = "CoreProvider metadata.annotations[windlass.dev/components-digest] is \"sha256:";
     assert!(message.starts_with(begins), "{message}");
+}
+
+#[test]
+fn what_is_held_must_be_signed_by_the_key_that_is_insisted_on() {
+    use crate::signature::tests::{KEY, SIGNATURE, SIGNED};
+    let mut core = core("v1.13.4");
+    let key = crate::names::COMPONENTS_KEY.to_owned();
+    core.annotations_mut().insert(key.clone(), KEY.to_owned());
+    let decided = |components: &str, signature: Option<&str>| {
+        let mut world = observed("v1.13.4");
+        let held = world.source.as_mut().unwrap();
+        held.components = components.to_owned();
+        held.signature = signature.map(str::to_owned);
+        decide(&core, &world)
+    };
+    let installs = decided(SIGNED, Some(SIGNATURE));
+    assert_eq!(short(&installs), "start cluster-api-install-1");
+    for (components, signature, told) in [
+        (SIGNED, None, "have no signature"),
+        (
+            "# another",
+            Some(SIGNATURE),
+            "is not one of them by the given key",
+        ),
+        (SIGNED, Some("?"), "is no base64"),
+    ] {
+        let Decision::AwaitParts(Reason::ComponentsFetchError, message) =
+            decided(components, signature)
+        else {
+            panic!("it is installed: {told}");
+        };
+        let begins = "CoreProvider metadata.annotations[windlass.dev/components-key] is ";
+        assert!(message.starts_with(begins), "{message}");
+        assert!(message.contains(told), "{message}");
+    }
+
+    // What is no key stands for no other one.
+    core.annotations_mut().insert(key, "none".to_owned());
+    let findings = crate::check::object(&core);
+    let [finding] = findings.as_slice() else {
+        panic!("{findings:?}")
+    };
+    assert_eq!(finding.reason, Reason::InvalidSpec);
 }
 
 #[test]
