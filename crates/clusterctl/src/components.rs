@@ -146,9 +146,14 @@ impl Components {
         let target_namespace = namespace::target(&objects, release.target_namespace)?;
         namespace::add_missing(&mut objects, &target_namespace)?;
         let scopes = release.scopes.with_definitions(&objects);
+        let is_cert_manager = release.provider.is_cert_manager();
+        // There its pods agree on who leads, whatever namespace they are in.
+        let stays = is_cert_manager.then_some("kube-system");
         for object in &mut objects {
-            namespace::move_to(object, &target_namespace, &scopes)?;
-            object.set_label(label::CLUSTERCTL, "");
+            namespace::move_to(object, &target_namespace, stays, &scopes)?;
+            if !is_cert_manager {
+                object.set_label(label::CLUSTERCTL, "");
+            }
             object.set_label(label::PROVIDER, &release.provider.manifest_label());
         }
         order::sort(&mut objects);

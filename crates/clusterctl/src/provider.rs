@@ -215,6 +215,12 @@ impl Provider {
         ]
     }
 
+    /// Whether it is cert-manager, which providers ask for certificates. It is installed as an add-on is, and belongs to no clusterctl: it keeps
+    /// no contract, is no part of the inventory, and none of its objects moves with a cluster.
+    pub fn is_cert_manager(&self) -> bool {
+        self.provider_type == ProviderType::Addon && self.name == CERT_MANAGER
+    }
+
     /// Whether its versions are those of Cluster API, so that its upgrades may skip no more than three minors.
     pub(crate) fn is_of_cluster_api(&self) -> bool {
         match self.provider_type {
@@ -244,6 +250,7 @@ pub(crate) fn is_subdomain(name: &str) -> bool {
 }
 
 const CORE: &str = "cluster-api";
+const CERT_MANAGER: &str = "cert-manager";
 const LONGEST: usize = 253;
 
 #[cfg(test)]

@@ -19,13 +19,15 @@ pub use config_map::{ConfigMapError, config_map, read_config_map};
 pub use directory::{Directory, DirectoryError};
 pub use location::{InvalidLocation, Location};
 
-/// The two files of a release.
+/// The files of a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
     /// `metadata.yaml`.
     pub metadata: String,
     /// The file of components.
     pub components: String,
+    /// The detached signature of the latter, where there is one, and somebody asks for it.
+    pub signature: Option<String>,
 }
 
 impl Files {
@@ -38,6 +40,9 @@ impl Files {
         Metadata::parse(&self.metadata)
     }
 }
+
+/// What the name of a file has behind it that is the signature of another one.
+pub const SIGNATURE: &str = ".sig";
 
 /// The largest file of a release, in bytes. The largest that is known, of Azure's provider, has some 4 MiB.
 pub const LARGEST: u64 = 32 << 20;

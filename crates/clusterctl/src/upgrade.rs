@@ -193,7 +193,8 @@ pub fn plans(
     let mut plans = Vec::new();
     for contract in contracts {
         let plan = newest(installed, releases, contract);
-        if plan.unchanged.is_empty() || now.as_ref() == Some(contract) {
+        let mut stay = plan.unchanged.iter();
+        if stay.all(|one| one.provider.is_cert_manager()) || now.as_ref() == Some(contract) {
             plans.push(plan);
         }
     }
@@ -306,7 +307,9 @@ fn check_step(
     };
     let mut refusals = Vec::new();
     let is_behind = *to == one.version;
-    if !core.is_compatible(&contract) && one.provider.provider_type() != ProviderType::Core {
+    if !goes_with(&one.provider, core, &contract)
+        && one.provider.provider_type() != ProviderType::Core
+    {
         let core = core.clone();
         let (provider, version) = (provider.clone(), to.clone());
         refusals.push(if is_behind {
@@ -393,7 +396,7 @@ fn newest(
             match known.metadata.contract(version) {
                 Err(_) => plan.left_out.push((one.provider.clone(), version.clone())),
                 Ok(its)
-                    if contract.is_compatible(its)
+                    if goes_with(&one.provider, contract, its)
                         && !version.is_prerelease()
                         && !skips(&one.provider, &one.version, version) =>
                 {
@@ -412,6 +415,11 @@ fn newest(
     }
     plan.sort();
     plan
+}
+
+/// Whether a provider that keeps a contract goes with a core that keeps another one.
+fn goes_with(provider: &Provider, core: &Contract, its: &Contract) -> bool {
+    provider.is_cert_manager() || core.is_compatible(its)
 }
 
 /// Whether a version is further away than may be gone at once: more than three minors, of core and the providers of kubeadm.

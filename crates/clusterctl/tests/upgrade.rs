@@ -157,6 +157,25 @@ fn a_contract_that_some_provider_cannot_keep_is_no_plan() {
 }
 
 #[test]
+fn cert_manager_keeps_no_contract() {
+    let cert_manager = Provider::new(ProviderType::Addon, "cert-manager").unwrap();
+    let mut world = world();
+    let series = [("1.20", "v1beta1"), ("1.21", "v1beta1")];
+    let known = releases(&series, &["v1.20.2", "v1.21.1"]);
+    world.insert(cert_manager.clone(), known);
+    for (version, upgraded) in [("v1.20.2", true), ("v1.21.1", false)] {
+        let set = installed(&[(core(), "v1.10.10"), (cert_manager.clone(), version)]);
+        let plans = plans(&set, &world).unwrap();
+        let newest = plans.last().unwrap();
+        assert_eq!(newest.contract.to_string(), "v1beta2");
+        let own = "addon-cert-manager v1.20.2 v1.21.1".to_owned();
+        assert_eq!(told(newest).contains(&own), upgraded, "{newest:?}");
+    }
+    let set = installed(&[(core(), "v1.13.4"), (cert_manager, "v1.20.2")]);
+    assert!(plan_for(&set, &want(&[(core(), "v1.14.2")]), &world).is_ok());
+}
+
+#[test]
 fn a_release_that_its_metadata_forgot_is_left_out_and_told() {
     let mut world = world();
     world

@@ -21,7 +21,8 @@ use kube::ResourceExt;
 
 use crate::{
     fetch, inputs,
-    names::{COMPONENTS_DIGEST, RELEASE_SERIES},
+    names::{COMPONENTS_DIGEST, COMPONENTS_KEY, RELEASE_SERIES},
+    signature::InvalidKey,
 };
 
 pub use among::{Other, Waiting, among};
@@ -60,7 +61,7 @@ pub fn object<K: Kind>(provider: &Provider<K>) -> Vec<Finding> {
         );
     }
     let known = inputs::provider(K::TYPE, &name).ok();
-    let known = known.and_then(|known| clusterctl::entry(&known));
+    let known = known.filter(|known| known.is_cert_manager() || clusterctl::entry(known).is_some());
     // A core of another name is told so, and no more.
     let is_known = known.is_some() || K::TYPE == ProviderType::Core;
     source::check(spec, is_known, &mut findings);
@@ -97,6 +98,14 @@ pub fn object<K: Kind>(provider: &Provider<K>) -> Vec<Finding> {
             said,
             "a digest is sha256: and 64 lower-case hexadecimal digits",
             "write what sha256sum says of the file of components, or remove the annotation",
+        );
+    }
+    if let Some(Err(said)) = fetch::key(provider) {
+        findings.invalid(
+            &format!("metadata.annotations[{COMPONENTS_KEY}]"),
+            said,
+            InvalidKey.to_string(),
+            "write what cosign generate-key-pair puts into cosign.pub, or remove the annotation",
         );
     }
     if let Err(invalid) = crate::source::overlay(provider) {

@@ -33,7 +33,8 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     check::given,
     inputs,
-    names::{COMPONENTS_DIGEST, FETCHED_FROM, MANAGER, REFETCHED},
+    names::{COMPONENTS_DIGEST, COMPONENTS_KEY, FETCHED_FROM, MANAGER, REFETCHED},
+    signature::Key,
     source,
 };
 
@@ -61,6 +62,8 @@ pub struct Wanted {
     pub version: Option<Version>,
     /// SHA-256 of its components, in hex, if somebody insists on it.
     pub pin: Option<String>,
+    /// By whose key they must be signed, if somebody insists on it.
+    pub key: Option<Key>,
     /// Series that somebody knows better than its metadata.
     pub overlay: Overlay,
     /// The value for which it is brought anew, where it is held already.
@@ -106,6 +109,7 @@ impl Wanted {
             place,
             version: version(provider),
             pin: pin(provider).and_then(Result::ok),
+            key: key(provider).and_then(Result::ok),
             overlay: source::overlay(provider).unwrap_or_default(),
             refetch: source::refetch(provider).map(str::to_owned),
             url,
@@ -167,6 +171,12 @@ pub fn pin<K: Kind>(provider: &Provider<K>) -> Option<Result<String, String>> {
     } else {
         Err(said.to_owned())
     })
+}
+
+/// The key that a provider's components must be signed by; its annotation, where that says none.
+pub fn key<K: Kind>(provider: &Provider<K>) -> Option<Result<Key, String>> {
+    let said = provider.annotations().get(COMPONENTS_KEY)?;
+    Some(said.parse().map_err(|_| said.clone()))
 }
 
 /// SHA-256 of a text, in hex.
@@ -333,6 +343,10 @@ fn checked(
             let pinned = pinned.clone();
             return Err(FetchError::Digest { found, pinned });
         }
+    }
+    if let Some(key) = &wanted.key {
+        key.verify(&files.components, files.signature.as_deref())
+            .map_err(FetchError::Unsigned)?;
     }
     let read = files.metadata();
     let read = read.map(|metadata| metadata.overlaid(&wanted.overlay));

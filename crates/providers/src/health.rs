@@ -46,6 +46,7 @@ impl Health {
             answering,
             silent,
             unknown,
+            again: _,
         } = &self.webhooks;
         if self.is_well() {
             let mut text = format!(

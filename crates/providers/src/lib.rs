@@ -34,6 +34,7 @@ pub mod provider;
 pub mod render;
 pub mod rights;
 pub mod set;
+pub mod signature;
 pub mod source;
 pub mod stand;
 pub mod target;

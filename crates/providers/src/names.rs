@@ -15,6 +15,8 @@ pub const TARGET: &str = "windlass.dev/target-kubeconfig";
 pub const KUBECONFIG_KEY: &str = "value";
 /// The annotation with the digest that a provider's components must have: `sha256:` and what sha256sum says of their file.
 pub const COMPONENTS_DIGEST: &str = "windlass.dev/components-digest";
+/// The annotation with the public key, in PEM, that a provider's components must be signed by.
+pub const COMPONENTS_KEY: &str = "windlass.dev/components-key";
 /// The annotation with series of releases that stand in no `metadata.yaml`, or wrongly, as in `1.15=v1beta2,1.16=v1beta2`.
 pub const RELEASE_SERIES: &str = "windlass.dev/release-series";
 /// The annotation that has the release brought anew, with any value that it has not had yet.

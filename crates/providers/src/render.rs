@@ -323,6 +323,26 @@ spec:
     }
 
     #[test]
+    fn cert_manager_keeps_what_is_of_kube_system_and_is_none_of_clusterctls() {
+        let mut material = material(None);
+        material.provider = Provider::new(clusterctl::ProviderType::Addon, "cert-manager").unwrap();
+        material.namespace = "elsewhere".to_owned();
+        material.components += "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: election, namespace: kube-system}\n\
+             subjects: [{kind: ServiceAccount, name: cert-manager, namespace: example-system}]\n";
+        let rendered = render(&material, &Scopes::default()).unwrap();
+        let found = |kind: &str| {
+            let mut found = rendered.objects.iter();
+            found.find(|object| object.kind() == kind).unwrap()
+        };
+        let binding = found("RoleBinding");
+        assert_eq!(binding.namespace(), "kube-system");
+        assert_eq!(binding.value()["subjects"][0]["namespace"], "elsewhere");
+        let deployment = found("Deployment");
+        assert_eq!(deployment.namespace(), "elsewhere");
+        assert_eq!(deployment.label(api::provider::label::CLUSTERCTL), None);
+    }
+
+    #[test]
     fn what_does_not_fit_the_release_fails_by_its_reason() {
         let container = json!({"deployment": {"containers": [{"name": "boss"}]}});
         let patch = json!({"patches": [{"patch": "[{op: remove, path: /none}]"}]});

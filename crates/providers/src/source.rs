@@ -24,6 +24,8 @@ pub struct Held {
     pub metadata: String,
     /// Its objects.
     pub components: String,
+    /// Their signature, where there is one.
+    pub signature: Option<String>,
 }
 
 impl Held {
@@ -234,6 +236,7 @@ pub fn held(map: &ConfigMap, overlay: &Overlay) -> Result<Held, Missing> {
         version,
         metadata: files.metadata,
         components: files.components,
+        signature: files.signature,
     })
 }
 

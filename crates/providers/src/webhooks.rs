@@ -68,6 +68,8 @@ pub struct Verdict {
     pub silent: Vec<String>,
     /// What is not known, and why, for people.
     pub unknown: Option<String>,
+    /// How soon it is asked again though nothing changes, for an answer is missing.
+    pub again: Option<Duration>,
 }
 
 /// Everything that an answer depends on.
@@ -161,6 +163,8 @@ struct Heard {
     silent: BTreeMap<Server, (String, String)>,
     /// Why nobody may be asked.
     refused: Option<String>,
+    /// Why somebody could not be asked.
+    busy: Option<String>,
 }
 
 impl Heard {
@@ -183,10 +187,13 @@ impl Heard {
                 self.answered
                     .extend(named(&name).map(|one| one.server.clone()));
             }
-            Answer::Silent(name, why) => {
-                let silent = named(&name).map(|one| (one.server.clone(), (name, why)));
-                self.silent.extend(silent);
-            }
+            Answer::Silent(name, why) => match named(&name) {
+                Some(one) => {
+                    self.silent.insert(one.server.clone(), (name, why));
+                }
+                // Somebody else's was asked first.
+                None => self.busy = Some(format!("{name} does not answer: {why}")),
+            },
             Answer::Unconverted(why) => {
                 let converting = asked.filter(|webhook| webhook.part == Part::Converts);
                 let silent =
@@ -200,6 +207,7 @@ impl Heard {
                     self.silent.insert(webhook.server.clone(), silent);
                 }
             }
+            Answer::Busy(why) => self.busy = Some(why),
             Answer::Forbidden(_) | Answer::Nothing => {}
         }
     }
@@ -224,31 +232,33 @@ impl Heard {
         Verdict {
             answering: answering.len(),
             silent: silent.collect(),
-            unknown: unknown_of(&unknown, self.refused.as_deref(), provider),
+            unknown: self.unknown(&unknown, provider),
+            again: None,
         }
     }
-}
 
-fn unknown_of(unknown: &[&Webhook], refused: Option<&str>, provider: &Provider) -> Option<String> {
-    if unknown.is_empty() {
-        return None;
+    fn unknown(&self, unknown: &[&Webhook], provider: &Provider) -> Option<String> {
+        if unknown.is_empty() {
+            return None;
+        }
+        let count = unknown.len();
+        if let Some(refused) = &self.refused {
+            return Some(rights::unasked(
+                &format!("{count} webhooks are not asked, as {refused}"),
+                provider,
+            ));
+        }
+        let shown = unknown.iter().take(SHOWN).map(|one| one.name.clone());
+        let more = count.saturating_sub(SHOWN);
+        let shown: Vec<_> = shown
+            .chain((more > 0).then(|| format!("{more} more")))
+            .collect();
+        let shown = shown.join(", ");
+        Some(match &self.busy {
+            Some(busy) => format!("{count} webhooks could not be asked yet ({shown}): {busy}"),
+            None => format!("{count} webhooks cannot be asked by a dry run ({shown})"),
+        })
     }
-    let count = unknown.len();
-    if let Some(refused) = refused {
-        return Some(rights::unasked(
-            &format!("{count} webhooks are not asked, as {refused}"),
-            provider,
-        ));
-    }
-    let shown = unknown.iter().take(SHOWN).map(|one| one.name.clone());
-    let more = count.saturating_sub(SHOWN);
-    let shown: Vec<_> = shown
-        .chain((more > 0).then(|| format!("{more} more")))
-        .collect();
-    Some(format!(
-        "{count} webhooks cannot be asked by a dry run ({})",
-        shown.join(", ")
-    ))
 }
 
 #[cfg(test)]

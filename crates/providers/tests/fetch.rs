@@ -11,7 +11,7 @@ use api::provider::{FetchConfig, Infrastructure, InfrastructureProvider, Provide
 use kube::{Api, Client, ResourceExt};
 use providers::{
     fetch::{FetchError, Fetcher, Policy, Reach, Wanted, digest_of, login_of},
-    names::{COMPONENTS_DIGEST, FETCHED_FROM, REFETCH, RELEASE_SERIES},
+    names::{COMPONENTS_DIGEST, COMPONENTS_KEY, FETCHED_FROM, REFETCH, RELEASE_SERIES},
     source,
 };
 use registry::{Login, hex_of};
@@ -316,6 +316,73 @@ async fn what_is_not_the_release_is_not_kept_and_not_asked_for_at_once() {
     );
     assert_eq!(server.asked(), 4);
     assert_eq!(held(&client, &provider).await, None);
+}
+
+/// As openssl made them, and cosign would.
+const KEY: &str = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE/cnloyVVB9IpjeaUkzFeV5TGqo5h\nLX69CuemFHSOyUr4ZpiBZmgFD2ydIcmn2kIGhb3SgrYjsU4qo4oS9Kvgrg==\n-----END PUBLIC KEY-----";
+const SIGNATURE: &str = "MEYCIQDSugvYeaqlKfHDRjl0E8rm4Yr05hGQR0zF/Wu43selQgIhAIGoqnXliz0uiwrN8rnbBcjiXxXd11Ar1rXJEuGMpKyk";
+
+#[tokio::test]
+async fn components_are_signed_by_the_key_that_is_insisted_on_or_not_kept() {
+    for (signature, expected) in [
+        (Some(SIGNATURE), Ok(())),
+        (None, Err("its components have no signature")),
+        (Some("AAAA"), Err("the signature of its components is not")),
+    ] {
+        let server = Server::start(move |path| match path {
+            path if path.ends_with("/metadata.yaml") => Answer::Whole(METADATA.into()),
+            path if path.ends_with("/infrastructure-components.yaml") => {
+                Answer::Whole(COMPONENTS.into())
+            }
+            path if path.ends_with("/infrastructure-components.yaml.sig") => match signature {
+                Some(signature) => Answer::Whole(signature.into()),
+                None => Answer::Status(404),
+            },
+            _ => Answer::Status(404),
+        });
+        let server = server.await.unwrap();
+        let data = tempfile::tempdir().unwrap();
+        let client = embedded(&data).await;
+        let mut provider = provider(&server.url("/org/example/releases"), Some("v2.1.0"));
+        provider
+            .annotations_mut()
+            .insert(COMPONENTS_KEY.to_owned(), KEY.to_owned());
+        let wanted = wanted(&provider);
+        let brought = fetcher(&server).bring(&client, &provider, &wanted).await;
+        let brought = brought.unwrap();
+        let held = held(&client, &provider).await;
+        match expected {
+            Ok(()) => {
+                brought.unwrap();
+                assert_eq!(held.unwrap().signature.as_deref(), signature);
+            }
+            Err(said) => {
+                let told = brought.unwrap_err().problem.to_string();
+                assert!(told.contains(said), "{told}");
+                assert_eq!(held, None);
+            }
+        }
+        assert_eq!(server.asked(), 3);
+    }
+    // In an artefact it is a file beside them.
+    let files = |signature: &'static str| {
+        [
+            ("metadata.yaml", METADATA),
+            ("components.yaml", COMPONENTS),
+            ("components.yaml.sig", signature),
+        ]
+    };
+    for (signature, is_right) in [(SIGNATURE, true), ("AAAA", false)] {
+        let (manifest, blobs) = packed(&files(signature));
+        let server = registry_of("v2.1.0", manifest, blobs).await;
+        let at = format!("127.0.0.1:{}/providers/example", server.port());
+        let mut provider = artefact(&at, Some("v2.1.0"));
+        provider
+            .annotations_mut()
+            .insert(COMPONENTS_KEY.to_owned(), KEY.to_owned());
+        let release = fetcher(&server).release(&wanted(&provider), None).await;
+        assert_eq!(release.is_ok(), is_right, "{release:?}");
+    }
 }
 
 #[tokio::test]

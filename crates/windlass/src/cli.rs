@@ -1367,6 +1367,10 @@ pub(crate) struct Preload {
     /// A file with certificates in PEM of authorities that are trusted beside those of the machine
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     pub(crate) authorities: Option<PathBuf>,
+    /// A file with the public key that the components must be signed by, as cosign.pub; the signature lies beside them, as FILE.sig, and is
+    /// kept with them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
     /// Print the ConfigMap and apply nothing
     #[arg(long)]
     pub(crate) print: bool,

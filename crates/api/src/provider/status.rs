@@ -80,6 +80,8 @@ reasons! {
     OldComponentsDeletionError = "OldComponentsDeletionError",
     /// The core provider is not ready yet.
     WaitingForCoreProviderReady = "WaitingForCoreProviderReady",
+    /// cert-manager is not ready yet. Not of the existing operator, which does not install it.
+    WaitingForCertManager = "WaitingForCertManager",
     /// The version is older than the installed one.
     UnsupportedDowngrade = "UnsupportedProviderDowngradeReason",
     /// A workload says nothing of its availability yet.

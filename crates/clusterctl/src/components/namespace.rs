@@ -39,17 +39,18 @@ pub(super) fn add_missing(objects: &mut Vec<Object>, target: &str) -> Result<(),
     Ok(())
 }
 
-/// Moves an object, and what it refers to, to the target namespace.
+/// Moves an object, and what it refers to, to the target namespace; what is of the namespace that `stays` only refers to it.
 pub(super) fn move_to(
     object: &mut Object,
     target: &str,
+    stays: Option<&str>,
     scopes: &Scopes,
 ) -> Result<(), ComponentsError> {
     if is_of(object, "", "Namespace") {
         object.set_name(target);
     }
     let original = object.namespace().to_owned();
-    if scopes.of(object) == Scope::Namespaced {
+    if scopes.of(object) == Scope::Namespaced && stays != Some(original.as_str()) {
         object.set_namespace(target);
     }
     match (object.group(), object.kind()) {

@@ -1,5 +1,5 @@
 //! Releases in ConfigMaps, as the existing operator keeps them: `metadata` and `components`, the latter compressed where both are
-//! too much for a ConfigMap.
+//! too much for a ConfigMap. Beside them, and unknown to that one, `signature`.
 
 use std::io::Write as _;
 
@@ -105,11 +105,14 @@ pub fn read_config_map(object: &Object) -> Result<(Version, Files), ConfigMapErr
     } else {
         get("/data/components", "data.components", "the components")?.to_owned()
     };
+    let signature = object.value().pointer("/data/signature");
+    let signature = signature.and_then(Value::as_str).map(str::to_owned);
     Ok((
         version,
         Files {
             metadata,
             components,
+            signature,
         },
     ))
 }
@@ -140,14 +143,19 @@ pub fn config_map(
         },
         "data": {"metadata": files.metadata},
     });
-    if files.metadata.len() + files.components.len() > MOST {
+    let mut beside = files.metadata.len();
+    if let Some(signature) = &files.signature {
+        value["data"]["signature"] = json!(signature);
+        beside += signature.len();
+    }
+    if beside + files.components.len() > MOST {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder
             .write_all(files.components.as_bytes())
             .map_err(ConfigMapError::Compress)?;
         let bytes = encoder.finish().map_err(ConfigMapError::Compress)?;
-        if files.metadata.len() + bytes.len() > MOST {
-            return Err(ConfigMapError::Large(files.metadata.len() + bytes.len()));
+        if beside + bytes.len() > MOST {
+            return Err(ConfigMapError::Large(beside + bytes.len()));
         }
         value["binaryData"] = json!({"components": STANDARD.encode(bytes)});
         value["metadata"]["annotations"] = json!({COMPRESSED: "true"});
@@ -176,6 +184,7 @@ mod tests {
         let files = Files {
             metadata: "m".to_owned(),
             components: components.to_owned(),
+            signature: Some("s".to_owned()),
         };
         config_map(&provider, &"v1.2.3".parse().unwrap(), "n", &files)
     }
@@ -194,6 +203,7 @@ mod tests {
                 (files.metadata.as_str(), files.components),
                 ("m", components)
             );
+            assert_eq!(files.signature.as_deref(), Some("s"));
         }
     }
 

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Files, Unfit, file_names, text};
+use super::{Files, SIGNATURE, Unfit, file_names, text};
 use crate::{Provider, Version};
 
 /// A directory with releases.
@@ -130,9 +130,13 @@ impl Directory {
             path: path.clone(),
             names,
         })?;
+        let mut signature = components.clone().into_os_string();
+        signature.push(SIGNATURE);
+        let signature = PathBuf::from(signature);
         Ok(Files {
             metadata: read(&path.join("metadata.yaml"))?,
             components: read(&components)?,
+            signature: signature.exists().then(|| read(&signature)).transpose()?,
         })
     }
 }
@@ -176,6 +180,7 @@ mod tests {
             b"known",
         );
         write(home.path(), "v1.9.0/components.yaml", b"plain");
+        write(home.path(), "v1.9.0/components.yaml.sig", b"signature");
         write(home.path(), "latest/components.yaml", b"no version");
         write(home.path(), "v1.12.0", b"no directory");
         let directory = Directory::new(home.path());
@@ -193,10 +198,12 @@ mod tests {
             (files.metadata.as_str(), files.components.as_str()),
             ("v1.10.0", "known")
         );
+        assert_eq!(files.signature, None);
         let files = directory
             .files(&docker(), &"v1.9.0".parse().unwrap())
             .unwrap();
         assert_eq!(files.components, "plain");
+        assert_eq!(files.signature.as_deref(), Some("signature"));
     }
 
     #[test]

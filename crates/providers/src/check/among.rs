@@ -39,6 +39,19 @@ pub enum Waiting {
     ForCore,
     /// The core provider is on its way to another version, which may keep the contract that is needed.
     ForCoreUpgrade,
+    /// cert-manager is installed by an object too, and is not ready.
+    ForCertManager,
+}
+
+impl Other {
+    /// Whether it is cert-manager, which needs no core.
+    pub fn is_cert_manager(&self) -> bool {
+        is_cert_manager(self.provider, &self.name)
+    }
+}
+
+fn is_cert_manager(provider: ProviderType, name: &str) -> bool {
+    inputs::provider(provider, name).is_ok_and(|provider| provider.is_cert_manager())
 }
 
 impl Waiting {
@@ -46,6 +59,7 @@ impl Waiting {
     pub const fn reason(self) -> Reason {
         match self {
             Self::ForCore | Self::ForCoreUpgrade => Reason::WaitingForCoreProviderReady,
+            Self::ForCertManager => Reason::WaitingForCertManager,
         }
     }
 
@@ -57,6 +71,9 @@ impl Waiting {
             }
             Self::ForCoreUpgrade => {
                 "waits until the CoreProvider is upgraded, for its release keeps a newer contract than the installed core: `kubectl get coreproviders -A` shows how it stands"
+            }
+            Self::ForCertManager => {
+                "waits until cert-manager is ready, which makes its certificates: `kubectl get addonproviders -A` shows how it stands"
             }
         }
     }
@@ -114,9 +131,22 @@ pub fn among<K: Kind>(
         .filter(is_beside)
         .filter(|other| !is_self(other))
         .collect();
-    let waiting = held.and_then(|held| contract::check(provider, held, &beside, &mut findings));
+    let (cert_manager, beside): (Vec<_>, Vec<_>) = beside
+        .into_iter()
+        .partition(|other| other.is_cert_manager());
+    let is_cert_manager = is_cert_manager(K::TYPE, &name);
+    let waiting = held
+        .filter(|_| !is_cert_manager)
+        .and_then(|held| contract::check(provider, held, &beside, &mut findings));
     if !findings.found.is_empty() {
         return Err(findings.found);
+    }
+    // It is there before all others, and works without them.
+    if is_cert_manager {
+        return Ok(None);
+    }
+    if installed.is_none() && cert_manager.iter().any(|other| !other.is_ready) {
+        return Ok(Some(Waiting::ForCertManager));
     }
     let is_ready = |other: &&Other| other.provider == ProviderType::Core && other.is_ready;
     let waits =

@@ -1,7 +1,8 @@
 //! Bad input: each is refused by its field, value, rule and remedy.
 
 use api::provider::{
-    BootstrapProvider, CoreProvider, InfrastructureProvider, Provider, ProviderStatus,
+    AddonProvider, BootstrapProvider, CoreProvider, InfrastructureProvider, Provider,
+    ProviderStatus,
 };
 
 use super::*;
@@ -397,6 +398,34 @@ fn there_is_one_of_each_and_no_way_back() {
     }
 }
 
+#[test]
+fn cert_manager_waits_for_nobody_and_the_others_wait_for_it() {
+    let cert_manager: AddonProvider = provider("cert-manager", "version: v1.21.1");
+    assert_eq!(object(&cert_manager), [], "known by its name");
+    let other: AddonProvider = provider("certificates", "version: v1.21.1");
+    assert_eq!(object(&other)[0].reason, Reason::UnknownProvider);
+
+    let core = beside(ProviderType::Core, "cluster-api", "v1.14.2", "v1beta2");
+    // The contract that its release has to name counts for nothing.
+    let release = held("v1.21.1", "v1beta1");
+    let judged = among(&cert_manager, std::slice::from_ref(&core), Some(&release));
+    assert_eq!(judged, Ok(None));
+    assert_eq!(among(&cert_manager, &[], Some(&release)), Ok(None));
+
+    let mut there = beside(ProviderType::Addon, "cert-manager", "v1.21.1", "v1beta1");
+    there.is_ready = false;
+    let all = [core, there];
+    let release = held("v1.14.2", "v1beta2");
+    let mut core: CoreProvider = provider("cluster-api", "version: v1.14.2");
+    let waits = Ok(Some(Waiting::ForCertManager));
+    assert_eq!(among(&core, &all, Some(&release)), waits);
+    let kubeadm: BootstrapProvider = provider("kubeadm", "version: v1.14.2");
+    assert_eq!(among(&kubeadm, &all, Some(&release)), waits);
+    // What is installed works on.
+    has(&mut core, "v1.13.4", "v1beta2");
+    assert_eq!(among(&core, &all, Some(&release)), Ok(None));
+}
+
 /// A release that is held.
 fn held(version: &str, contract: &str) -> Held {
     Held {
@@ -405,6 +434,7 @@ fn held(version: &str, contract: &str) -> Held {
         contract: contract.to_owned(),
         metadata: String::new(),
         components: String::new(),
+        signature: None,
     }
 }
 

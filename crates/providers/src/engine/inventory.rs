@@ -67,7 +67,11 @@ impl Installer {
         installed.object().map_err(|lack| no_object(&lack))
     }
 
-    pub(super) async fn record(&self, there: &Client) -> Result<Effect, Ended> {
+    /// None: it is none of clusterctl's.
+    pub(super) async fn record(&self, there: &Client) -> Result<Option<Effect>, Ended> {
+        if self.provider.is_cert_manager() {
+            return Ok(None);
+        }
         let mut resources = Resources::default();
         let definition = object(definition())?;
         let api = resources.api(there, &definition).await?;
@@ -83,7 +87,7 @@ impl Installer {
         let entry = self.entry()?;
         let api = resources.api(there, &entry).await?;
         self.held()?;
-        Ok(objects::apply(&api, &entry, None).await?.effect)
+        Ok(Some(objects::apply(&api, &entry, None).await?.effect))
     }
 
     /// That what clusterctl knows of the provider is what an installation may go on from.

@@ -91,7 +91,7 @@ impl Installer {
             Action::RecordInventory => {
                 let effect = self.record(&there).await?;
                 self.note(&there).await?;
-                Ok(counted([effect]))
+                Ok(counted(effect))
             }
             Action::ForgetInventory => {
                 self.forget(&there).await?;

@@ -7,6 +7,8 @@ use clusterctl::{
     source::{ConfigMapError, Unfit},
 };
 
+use crate::signature::Unsigned;
+
 /// Why a release was not brought, said so that it fits behind the field and its value.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
@@ -93,6 +95,9 @@ pub enum FetchError {
         /// The one that is wanted.
         pinned: String,
     },
+    /// Components that are not signed by the key that somebody insists on.
+    #[error(transparent)]
+    Unsigned(Unsigned),
     /// A release that fits into no ConfigMap.
     #[error("it cannot be kept")]
     Keep(#[source] ConfigMapError),
@@ -140,6 +145,12 @@ impl FetchError {
             }
             Self::Digest { .. } => {
                 "find out who changed the release, and mend it or the annotation; it is asked for again"
+            }
+            Self::Unsigned(Unsigned::Missing) => {
+                "have the signature published beside the file of components, as FILE.sig; it is asked for again"
+            }
+            Self::Unsigned(_) => {
+                "find out who changed the release, or who signs it, and mend it or the annotation; it is asked for again"
             }
             Self::Keep(_) => "have a smaller release made",
             Self::Client(_) => {

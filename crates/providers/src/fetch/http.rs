@@ -8,7 +8,7 @@ use std::{
 
 use clusterctl::{
     Version,
-    source::{Files, LARGEST, Location, Unfit, plain_text, unpacked_text},
+    source::{Files, LARGEST, Location, SIGNATURE, Unfit, plain_text, unpacked_text},
 };
 use jiff::Timestamp;
 use reqwest::{
@@ -37,12 +37,17 @@ pub(super) async fn release(
         None => newest(policy, location).await?,
     };
     let url = location.metadata(&version);
-    let metadata = first(policy, vec![url.clone()]).await?;
+    let (_, metadata) = first(policy, vec![url.clone()]).await?;
     let components = location.components(&wanted.provider, &version);
-    let components = first(policy, components).await?;
+    let (from, components) = first(policy, components).await?;
+    let signature = match &wanted.key {
+        Some(_) => file(policy, parsed(&format!("{from}{SIGNATURE}"))?).await?,
+        None => None,
+    };
     let files = Files {
         metadata,
         components,
+        signature,
     };
     Ok((url, version, files))
 }
@@ -68,11 +73,11 @@ async fn newest(policy: &Policy, location: &Location) -> Result<Version, FetchEr
     Err(FetchError::Redirects(REDIRECTS))
 }
 
-/// The first of these files that is there.
-async fn first(policy: &Policy, urls: Vec<String>) -> Result<String, FetchError> {
+/// The first of these files that is there, and where.
+async fn first(policy: &Policy, urls: Vec<String>) -> Result<(String, String), FetchError> {
     for url in &urls {
         if let Some(text) = file(policy, parsed(url)?).await? {
-            return Ok(text);
+            return Ok((url.clone(), text));
         }
     }
     Err(FetchError::Missing(urls))

@@ -5,7 +5,7 @@
 
 use clusterctl::{
     Version,
-    source::{Artefact, Files, LARGEST, plain_text},
+    source::{Artefact, Files, LARGEST, SIGNATURE, plain_text},
 };
 use registry::{Login, Manifest, Place, Refusal, Repository, Transport};
 use reqwest::{
@@ -76,10 +76,18 @@ pub(super) async fn release(
     };
     let metadata = file(&wanted.provider.metadata_files(&version)).await?;
     let components = file(&wanted.provider.components_files(&version)).await?;
+    let signatures = wanted.provider.components_files(&version);
+    let signatures = signatures.map(|name| format!("{name}{SIGNATURE}"));
+    let is_signed = titled().any(|(title, _)| signatures.iter().any(|name| name == title));
+    let signature = match &wanted.key {
+        Some(_) if is_signed => Some(file(&signatures).await?),
+        _ => None,
+    };
     let from = format!("metadata.yaml of {}", wanted.url);
     let files = Files {
         metadata,
         components,
+        signature,
     };
     Ok((from, version, files))
 }

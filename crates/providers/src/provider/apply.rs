@@ -91,16 +91,7 @@ pub(super) async fn apply<K: Kind>(
             (None, Until::Elapsed(look))
         }
         Decision::Keep(run) => {
-            let is_well = observed.health.as_ref().is_some_and(|health| {
-                health
-                    .as_ref()
-                    .is_ok_and(super::super::health::Health::is_well)
-            });
-            let look = if is_well && observed.drifted.is_empty() {
-                HEALTH_LOOK.0
-            } else {
-                HEALTH_LOOK.1
-            };
+            let look = health_look(observed);
             (Some((**run).clone()), Until::Elapsed(jittered(look)))
         }
         // Who is first is seen by nobody else: the other one may go.
@@ -119,6 +110,21 @@ pub(super) async fn apply<K: Kind>(
         fetched,
     };
     Ok(Outcome::Waiting { applied, until })
+}
+
+/// How soon it is looked at again how it stands.
+pub(super) fn health_look(observed: &Observed) -> Duration {
+    let health = observed
+        .health
+        .as_ref()
+        .and_then(|health| health.as_ref().ok());
+    match health.filter(|health| health.is_well() && observed.drifted.is_empty()) {
+        Some(health) => {
+            let again = health.webhooks.again;
+            again.map_or(HEALTH_LOOK.0, |again| again.min(HEALTH_LOOK.0))
+        }
+        None => HEALTH_LOOK.1,
+    }
 }
 
 async fn start<K: Kind>(

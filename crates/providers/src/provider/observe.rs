@@ -284,7 +284,7 @@ async fn dependents_of<K: Kind>(
     let mut found = Vec::new();
     if K::TYPE == api::provider::ProviderType::Core {
         let same_cluster = |other: &&Other| other.place == target::place(provider);
-        let needs = |other: &&Other| other.provider != K::TYPE;
+        let needs = |other: &&Other| other.provider != K::TYPE && !other.is_cert_manager();
         found.extend(
             others
                 .iter()

@@ -14,7 +14,7 @@ use crate::{
     check::{Finding, Waiting, given},
     fetch,
     inputs::{self, Changes, Inputs, Manifests},
-    names::{COMPONENTS_DIGEST, KEEP, KUBECONFIG_KEY, TARGET},
+    names::{COMPONENTS_DIGEST, COMPONENTS_KEY, KEEP, KUBECONFIG_KEY, TARGET},
     operation::Operation,
     source::{Held, Missing},
 };
@@ -171,7 +171,7 @@ fn wanted<K: Kind>(provider: &Provider<K>, observed: &Observed) -> Result<Inputs
             ) => Decision::Fetch(Box::new(fetch.clone())),
             _ => missing(&error.to_string()),
         })?;
-    if let Some(problem) = changed(provider, held) {
+    if let Some(problem) = changed(provider, held).or_else(|| unsigned(provider, held)) {
         return Err(missing(&problem.to_string()));
     }
     let variables = observed.variables.as_ref().map_err(missing)?;
@@ -200,6 +200,21 @@ fn changed<K: Kind>(provider: &Provider<K>, held: &Held) -> Option<Problem> {
             format!("sha256:{pinned}"),
             format!("the components in ConfigMap {} have the digest sha256:{found}", held.config_map),
             "find out who changed them, and delete the ConfigMap, so that the release is brought or loaded anew, or mend the annotation",
+        )
+    })
+}
+
+/// What is held is not signed by whom somebody insists on.
+fn unsigned<K: Kind>(provider: &Provider<K>, held: &Held) -> Option<Problem> {
+    let said = provider.annotations().get(COMPONENTS_KEY)?;
+    let key = fetch::key(provider)?.ok()?;
+    let verified = key.verify(&held.components, held.signature.as_deref());
+    verified.err().map(|unsigned| {
+        Problem::new(
+            format!("{} metadata.annotations[{COMPONENTS_KEY}]", K::TYPE),
+            api::text::plain(said, 256),
+            format!("of ConfigMap {}, {unsigned}", held.config_map),
+            "find out who changed them, delete the ConfigMap, so that the release is brought or loaded anew with the key signature, or mend the annotation",
         )
     })
 }

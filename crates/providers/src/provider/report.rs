@@ -343,6 +343,7 @@ fn occurrence(before: &ProviderStatus, after: &ProviderStatus) -> Option<Occurre
     let well = after.status == Status::True.as_str();
     let goes_on = [
         Reason::WaitingForCoreProviderReady,
+        Reason::WaitingForCertManager,
         Reason::ComponentsFetched,
     ];
     let goes_on = goes_on.map(Reason::as_str).contains(&after.reason.as_str());

@@ -1,7 +1,9 @@
 //! What is decided about a core provider, and what is told of it, in every situation.
 
+use std::time::Duration;
+
 use api::{
-    provider::{Core, CoreProvider, ProviderStatus, condition},
+    provider::{Core, CoreProvider, ProviderStatus, Reason, condition},
     run::{RunPhase, RunStatus},
 };
 use controller::conditions::{READY, STALLED};
@@ -9,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Resource as _, ResourceExt as _};
 
-use super::*;
+use super::{apply::health_look, *};
 use crate::{
     fetch,
     health::Health,
@@ -36,6 +38,7 @@ fn observed(version: &str) -> Observed {
             contract: "v1beta2".to_owned(),
             metadata: String::new(),
             components: String::new(),
+            signature: None,
         }),
         fetch: None,
         variables: Ok(None),
@@ -278,6 +281,49 @@ fn what_is_held_must_have_the_digest_that_is_insisted_on() {
 }
 
 #[test]
+fn what_is_held_must_be_signed_by_the_key_that_is_insisted_on() {
+    use crate::signature::tests::{KEY, SIGNATURE, SIGNED};
+    let mut core = core("v1.13.4");
+    let key = crate::names::COMPONENTS_KEY.to_owned();
+    core.annotations_mut().insert(key.clone(), KEY.to_owned());
+    let decided = |components: &str, signature: Option<&str>| {
+        let mut world = observed("v1.13.4");
+        let held = world.source.as_mut().unwrap();
+        held.components = components.to_owned();
+        held.signature = signature.map(str::to_owned);
+        decide(&core, &world)
+    };
+    let installs = decided(SIGNED, Some(SIGNATURE));
+    assert_eq!(short(&installs), "start cluster-api-install-1");
+    for (components, signature, told) in [
+        (SIGNED, None, "have no signature"),
+        (
+            "# another",
+            Some(SIGNATURE),
+            "is not one of them by the given key",
+        ),
+        (SIGNED, Some("?"), "is no base64"),
+    ] {
+        let Decision::AwaitParts(Reason::ComponentsFetchError, message) =
+            decided(components, signature)
+        else {
+            panic!("it is installed: {told}");
+        };
+        let begins = "CoreProvider metadata.annotations[windlass.dev/components-key] is ";
+        assert!(message.starts_with(begins), "{message}");
+        assert!(message.contains(told), "{message}");
+    }
+
+    // What is no key stands for no other one.
+    core.annotations_mut().insert(key, "none".to_owned());
+    let findings = crate::check::object(&core);
+    let [finding] = findings.as_slice() else {
+        panic!("{findings:?}")
+    };
+    assert_eq!(finding.reason, Reason::InvalidSpec);
+}
+
+#[test]
 fn a_deletion_asks_those_who_need_it() {
     let mut core = core("v1.13.4");
     let mut world = observed("v1.13.4");
@@ -340,16 +386,23 @@ fn ready_is_of_everything() {
     };
     world.health = Some(Ok(well.clone()));
     assert_eq!(told(&world, READY).unwrap(), "True DeploymentAvailable");
+    assert_eq!(health_look(&world), Duration::from_mins(1));
+    let mut busy = well.clone();
+    busy.webhooks.again = Some(Duration::from_secs(5));
+    world.health = Some(Ok(busy));
+    assert_eq!(told(&world, READY).unwrap(), "True DeploymentAvailable");
+    assert_eq!(health_look(&world), Duration::from_secs(5));
     let silent = Verdict {
         answering: 3,
         silent: vec!["Service a/b does not answer".to_owned()],
-        unknown: None,
+        ..Verdict::default()
     };
     world.health = Some(Ok(Health {
         webhooks: silent,
         ..well.clone()
     }));
     assert_eq!(told(&world, READY).unwrap(), "False WebhookUnavailable");
+    assert_eq!(health_look(&world), Duration::from_secs(5));
     assert_eq!(
         told(&world, condition::PROVIDER_INSTALLED).unwrap(),
         "True ProviderInstalled"

@@ -25,6 +25,8 @@ pub(super) enum Answer {
     Late,
     /// The operator may not ask.
     Forbidden(String),
+    /// The API itself had no time, or did not answer: nobody is known to have been asked.
+    Busy(String),
     /// Nothing of a webhook of the provider.
     Nothing,
 }
@@ -33,7 +35,7 @@ pub(super) fn read(tried: Result<(), &kube::Error>) -> Answer {
     let status = match tried {
         Ok(()) => return Answer::Passed,
         Err(kube::Error::Api(status)) => status,
-        Err(_) => return Answer::Nothing,
+        Err(error) => return Answer::Busy(plain(&controller::chain(error), 200)),
     };
     let message = status.message.as_str();
     // A webhook may repeat what it was told itself, so what it says is not looked into.
@@ -62,6 +64,7 @@ pub(super) fn read(tried: Result<(), &kube::Error>) -> Answer {
         // Others forbid things too, and it is not for want of a right then.
         403 if message.contains(" cannot ") => Answer::Forbidden(plain(message, 300)),
         422 => Answer::Unfit,
+        408 | 429 | 500.. => Answer::Busy(plain(message, 200)),
         _ => Answer::Nothing,
     }
 }
@@ -161,5 +164,19 @@ mod tests {
             Answer::Unconvertible
         );
         assert_eq!(read(Ok(())), Answer::Passed);
+        for (code, said) in [
+            (429, "too many requests"),
+            (500, "etcdserver: leader changed"),
+            (503, "the server is currently unable to handle the request"),
+        ] {
+            assert_eq!(answer(code, said), Answer::Busy(said.to_owned()));
+        }
+        assert_eq!(
+            answer(
+                504,
+                "the server was unable to return a response in the time allotted"
+            ),
+            Answer::Late
+        );
     }
 }

@@ -15,11 +15,15 @@ use crate::{health::Found, rights};
 
 /// How long an answer stands while nothing changes that it depends on: a network's policy is not seen from here.
 const STANDS: Duration = Duration::from_hours(1);
-/// How long until who did not answer is asked again, and the longest that it becomes by doubling.
-const PAUSE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
+/// How long until it is asked again what got no answer; it doubles.
+const PAUSE: Duration = Duration::from_secs(5);
+/// The longest that becomes where a webhook is silent: it may only be busy, and its provider is not Ready meanwhile.
+const SILENT: Duration = Duration::from_secs(30);
+/// And where the API could not be asked, or may not be: that keeps nobody from working.
+const UNASKED: Duration = Duration::from_mins(5);
 
 /// What the webhooks of providers answered, by provider. They are asked again when their configurations, their definitions, the endpoints
-/// of their Services or the provider's workloads have changed; after growing pauses where one did not answer; and once an hour.
+/// of their Services or the provider's workloads have changed; after growing pauses where an answer is missing; and once an hour.
 #[derive(Debug, Default)]
 pub struct Memory(Mutex<HashMap<String, Kept>>);
 
@@ -47,7 +51,9 @@ impl Memory {
             Ok(seen) => seen,
             Err(error) => {
                 let why = rights::told(&error, provider);
+                let is_forbidden = matches!(&error, kube::Error::Api(status) if status.code == 403);
                 return Verdict {
+                    again: (!is_forbidden).then_some(PAUSE),
                     unknown: Some(format!("whether its webhooks answer is not known: {why}")),
                     ..Verdict::default()
                 };
@@ -81,20 +87,25 @@ impl Memory {
             .then(|| kept.verdict.clone())
     }
 
-    fn keep(&self, key: &str, mark: String, heard: &Heard, verdict: Verdict) -> Verdict {
+    fn keep(&self, key: &str, mark: String, heard: &Heard, mut verdict: Verdict) -> Verdict {
         let mut all = self.all();
-        let before = all.get(key).map_or(0, |kept| kept.in_vain);
-        let is_in_vain = !heard.silent.is_empty() || heard.refused.is_some();
-        let in_vain = if is_in_vain {
-            before.saturating_add(1)
+        // What is another one now is not made to wait for how long the one before was silent.
+        let before = all.get(key).filter(|kept| kept.mark == mark);
+        let before = before.map_or(0, |kept| kept.in_vain);
+        let (in_vain, longest) = if !heard.silent.is_empty() {
+            (before.saturating_add(1), SILENT)
+        } else if heard.refused.is_some() || (heard.busy.is_some() && verdict.unknown.is_some()) {
+            (before.saturating_add(1), UNASKED)
         } else {
-            0
+            (0, STANDS)
         };
+        let pause = pause(in_vain, longest);
+        verdict.again = (in_vain > 0).then_some(pause);
         let kept = Kept {
             mark,
             verdict: verdict.clone(),
             asked: Instant::now(),
-            pause: pause(in_vain),
+            pause,
             in_vain,
         };
         all.insert(key.to_owned(), kept);
@@ -112,13 +123,13 @@ impl Kept {
     }
 }
 
-fn pause(in_vain: u32) -> Duration {
+fn pause(in_vain: u32, longest: Duration) -> Duration {
     match in_vain.checked_sub(1) {
-        None => jittered(STANDS),
-        Some(again) => PAUSE
-            .0
-            .saturating_mul(2_u32.saturating_pow(again))
-            .min(PAUSE.1),
+        None => jittered(longest),
+        Some(again) => {
+            let doubled = PAUSE.saturating_mul(2_u32.saturating_pow(again));
+            doubled.min(longest)
+        }
     }
 }
 
@@ -127,30 +138,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_stands_for_an_hour_unless_something_changes_and_silence_for_ever_longer_moments() {
-        let kept = |in_vain| Kept {
+    fn an_answer_stands_for_an_hour_unless_something_changes_and_silence_for_moments() {
+        let kept = |in_vain, longest| Kept {
             mark: "a".to_owned(),
             verdict: Verdict::default(),
             asked: Instant::now(),
-            pause: pause(in_vain),
+            pause: pause(in_vain, longest),
             in_vain,
         };
         let after = |kept: &Kept, mark: &str, seconds| {
             kept.stands(mark, kept.asked + Duration::from_secs(seconds))
         };
-        let answered = kept(0);
+        let answered = kept(0, STANDS);
         assert!(after(&answered, "a", 44 * 60));
         assert!(!after(&answered, "a", 76 * 60));
         assert!(!after(&answered, "b", 1), "something has changed");
-        for (in_vain, seconds) in [
-            (1, 5),
-            (2, 10),
-            (3, 20),
-            (7, 300),
-            (40, 300),
-            (u32::MAX, 300),
+        for (in_vain, longest, seconds) in [
+            (1, SILENT, 5),
+            (2, SILENT, 10),
+            (3, SILENT, 20),
+            (4, SILENT, 30),
+            (u32::MAX, SILENT, 30),
+            (4, UNASKED, 40),
+            (7, UNASKED, 300),
+            (u32::MAX, UNASKED, 300),
         ] {
-            let silent = kept(in_vain);
+            let silent = kept(in_vain, longest);
             assert!(after(&silent, "a", seconds - 1), "{in_vain}");
             assert!(!after(&silent, "a", seconds), "{in_vain}");
         }

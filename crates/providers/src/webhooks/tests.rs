@@ -280,6 +280,55 @@ async fn nobody_is_asked_while_nothing_changes_that_an_answer_depends_on() {
 }
 
 #[tokio::test]
+async fn what_comes_up_is_asked_again_within_seconds_however_long_it_was_silent_before() {
+    let (api, found) = fleet();
+    let memory = Memory::default();
+    let said = "Internal error occurred: failed calling webhook \"default.boats\": failed to call webhook: Post \"https://webhook\": \
+         dial tcp 10.0.0.7:9443: connect: connection refused";
+    api.say("boats", 500, said);
+    for version in ["1", "2", "3", "4", "5"] {
+        let slice = json!({"metadata": {"name": "webhook-abc", "resourceVersion": version}});
+        api.have("endpointslices", vec![slice]);
+        let verdict = look(&memory, &api, &found).await;
+        assert_eq!(verdict.silent.len(), 1);
+        assert_eq!(verdict.again, Some(Duration::from_secs(5)), "{version}");
+    }
+    api.says.lock().unwrap().clear();
+    api.have("endpointslices", Vec::new());
+    assert_eq!(look(&memory, &api, &found).await.again, None, "at rest");
+}
+
+#[tokio::test]
+async fn where_the_api_or_a_webhook_of_others_is_busy_it_is_asked_again_within_seconds() {
+    let (api, found) = fleet();
+    let foreign = "Internal error occurred: failed calling webhook \"policy.example\": failed to call webhook: Post \"https://policy\": \
+         context deadline exceeded";
+    for (code, said, told) in [
+        (429, "too many requests", "too many requests"),
+        (
+            500,
+            foreign,
+            "policy.example does not answer: context deadline exceeded",
+        ),
+    ] {
+        for kind in ["boats", "sails"] {
+            api.say(kind, code, said);
+        }
+        let verdict = look(&Memory::default(), &api, &found).await;
+        assert_eq!((verdict.answering, verdict.silent.len()), (1, 0));
+        let expected = format!(
+            "4 webhooks could not be asked yet (default.boats, validation.boats, validation.sails, 1 more): {told}"
+        );
+        assert_eq!(verdict.unknown, Some(expected));
+        assert_eq!(verdict.again, Some(Duration::from_secs(5)));
+    }
+    // Whoever answers at the same address answers for it.
+    api.says.lock().unwrap().remove("sails");
+    let verdict = look(&Memory::default(), &api, &found).await;
+    assert_eq!((verdict.answering, verdict.again), (5, None));
+}
+
+#[tokio::test]
 async fn without_the_right_to_ask_it_is_told_how_to_have_it() {
     let (api, found) = fleet();
     let said = "boats.boat.example \"windlass-webhook-check\" is forbidden: User \"windlass\" cannot create resource \"boats\" in API group \"boat.example\"";

@@ -4,8 +4,8 @@ use std::fmt;
 
 use k8s_openapi::{
     api::admissionregistration::v1::{
-        MutatingWebhookConfiguration, RuleWithOperations, ValidatingWebhookConfiguration,
-        WebhookClientConfig,
+        MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ValidatingWebhook,
+        ValidatingWebhookConfiguration, WebhookClientConfig,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::LabelSelector,
@@ -107,31 +107,58 @@ fn has(texts: Option<&[String]>, text: &str) -> bool {
 }
 
 pub(super) fn mutating(of: &MutatingWebhookConfiguration) -> impl Iterator<Item = Webhook> {
-    of.webhooks.iter().flatten().map(|webhook| Webhook {
-        name: webhook.name.clone(),
-        server: server(&webhook.client_config),
-        part: Part::Changes,
-        is_always: is_heeded(webhook.failure_policy.as_deref())
-            && is_of_all(webhook.namespace_selector.as_ref())
-            && is_of_all(webhook.object_selector.as_ref())
-            && webhook.match_conditions.as_ref().is_none_or(Vec::is_empty),
-        is_exact: webhook.match_policy.as_deref() == Some(EXACT),
-        rules: webhook.rules.clone().unwrap_or_default(),
-    })
+    let webhooks = of.webhooks.iter().flatten();
+    webhooks.map(|webhook| asked(Part::Changes, webhook.clone()))
 }
 
 pub(super) fn validating(of: &ValidatingWebhookConfiguration) -> impl Iterator<Item = Webhook> {
-    of.webhooks.iter().flatten().map(|webhook| Webhook {
-        name: webhook.name.clone(),
+    let webhooks = of.webhooks.iter().flatten();
+    webhooks.map(|webhook| asked(Part::Judges, alike(webhook.clone())))
+}
+
+fn asked(part: Part, webhook: MutatingWebhook) -> Webhook {
+    Webhook {
         server: server(&webhook.client_config),
-        part: Part::Judges,
+        part,
         is_always: is_heeded(webhook.failure_policy.as_deref())
             && is_of_all(webhook.namespace_selector.as_ref())
             && is_of_all(webhook.object_selector.as_ref())
-            && webhook.match_conditions.as_ref().is_none_or(Vec::is_empty),
+            && webhook.match_conditions.is_none_or(|all| all.is_empty()),
         is_exact: webhook.match_policy.as_deref() == Some(EXACT),
-        rules: webhook.rules.clone().unwrap_or_default(),
-    })
+        rules: webhook.rules.unwrap_or_default(),
+        name: webhook.name,
+    }
+}
+
+/// One that judges is described as one that changes, which may be asked twice, too.
+fn alike(webhook: ValidatingWebhook) -> MutatingWebhook {
+    let ValidatingWebhook {
+        admission_review_versions,
+        client_config,
+        failure_policy,
+        match_conditions,
+        match_policy,
+        name,
+        namespace_selector,
+        object_selector,
+        rules,
+        side_effects,
+        timeout_seconds,
+    } = webhook;
+    MutatingWebhook {
+        admission_review_versions,
+        client_config,
+        failure_policy,
+        match_conditions,
+        match_policy,
+        name,
+        namespace_selector,
+        object_selector,
+        reinvocation_policy: None,
+        rules,
+        side_effects,
+        timeout_seconds,
+    }
 }
 
 const EXACT: &str = "Exact";

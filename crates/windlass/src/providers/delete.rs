@@ -149,6 +149,12 @@ async fn nobody_needs(
         .iter()
         .filter(|other| other.place == *place && other.kind != of)
         .filter(|_| of == api::provider::ProviderType::Core)
+        .filter(|other| {
+            !other
+                .provider
+                .as_ref()
+                .is_some_and(Provider::is_cert_manager)
+        })
         .map(Stand::title)
         .collect();
     let objects = health::objects(there, &provider.manifest_label()).await;

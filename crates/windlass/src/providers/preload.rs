@@ -17,6 +17,7 @@ use providers::{
     check::without_user,
     fetch::{FetchError, Fetcher, Place, Policy, Wanted, login_of},
     names::FETCHED_FROM,
+    signature::Key,
 };
 use serde_json::{Value, json};
 
@@ -38,6 +39,10 @@ pub(crate) async fn preload(global: &Global, options: &Preload) -> anyhow::Resul
         (None, None) => bail!("no place of the release is given; see --help"),
     };
     // One that cannot be installed is not kept either.
+    if let Some(key) = key(options)? {
+        let verified = key.verify(&files.components, files.signature.as_deref());
+        verified.with_context(|| format!("nothing was kept of {provider} {version}"))?;
+    }
     files.metadata()?.contract(&version)?;
     let mut map = config_map(&provider, &version, &global.namespace, &files)?
         .value()
@@ -100,6 +105,19 @@ fn address(options: &Preload) -> anyhow::Result<Option<Address>> {
     }))
 }
 
+/// The key that the components must be signed by.
+fn key(options: &Preload) -> anyhow::Result<Option<Key>> {
+    let Some(file) = &options.key else {
+        return Ok(None);
+    };
+    let text = std::fs::read_to_string(file);
+    let text = text.with_context(|| format!("failed to read {}", file.display()))?;
+    let key = text
+        .parse::<Key>()
+        .with_context(|| format!("--key {}", file.display()))?;
+    Ok(Some(key))
+}
+
 /// The release that a server or a registry has.
 async fn fetched(
     options: &Preload,
@@ -120,6 +138,7 @@ async fn fetched(
         version: version.or_else(|| address.version()),
         place: address.place.clone(),
         pin: None,
+        key: key(options)?,
         overlay: Overlay::default(),
         refetch: None,
     };

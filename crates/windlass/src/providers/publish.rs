@@ -3,7 +3,7 @@
 use std::env;
 
 use anyhow::{Context, bail};
-use clusterctl::source::Artefact;
+use clusterctl::source::{Artefact, SIGNATURE};
 use providers::fetch::login_of;
 use registry::publish::{File, Target};
 
@@ -30,6 +30,10 @@ pub(crate) async fn publish(options: &Publish) -> anyhow::Result<()> {
         clear: artefact.clear,
         login: login_of(|name| env::var(name).ok()),
     };
+    let signature = files.signature.map(|signature| File {
+        name: format!("{components}{SIGNATURE}"),
+        content: signature.into_bytes(),
+    });
     let files = [
         File {
             name: metadata,
@@ -40,6 +44,7 @@ pub(crate) async fn publish(options: &Publish) -> anyhow::Result<()> {
             content: files.components.into_bytes(),
         },
     ];
+    let files: Vec<_> = files.into_iter().chain(signature).collect();
     let digest = registry::publish::publish(&target, files).await;
     let digest = digest.with_context(|| format!("failed to publish {given}"))?;
     let (scheme, registry) = (if target.clear { "http://" } else { "" }, &target.registry);

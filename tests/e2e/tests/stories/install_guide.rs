@@ -12,15 +12,16 @@ use std::{
     time::Duration,
 };
 
-use e2e::{root, wait_until, windlass};
+use e2e::{Guide, root, wait_until, windlass};
 use lab::{LabOptions, Node, command::output, progress::Terminal};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_mins(3);
 
 /// Commands of the guide that other suites run: what makes images, and what needs a second cluster or is the test itself.
-const ELSEWHERE: [&str; 4] = [
+const ELSEWHERE: [&str; 5] = [
     "cargo xtask image",
+    "cargo xtask testenv",
     "windlass -n my-cluster kubeconfig",
     "windlass -n my-cluster move",
     "windlass --kubeconfig",
@@ -100,40 +101,23 @@ impl Reader {
     }
 }
 
-/// Every block of commands in the guide.
-fn blocks() -> Vec<String> {
-    let guide = fs::read_to_string(root().join("docs/in-cluster.md")).unwrap();
-    let mut blocks = Vec::new();
-    let mut lines = guide.lines().map(str::trim);
-    while lines.by_ref().any(|line| line == "```sh") {
-        let block: Vec<_> = lines.by_ref().take_while(|line| *line != "```").collect();
-        // Where the images are that the node has.
-        blocks.push(block.join("\n").replace("REGISTRY/", "docker.io/library/"));
-    }
-    blocks
-}
-
-/// Takes the block that has these words out of the list.
-fn take(blocks: &mut Vec<String>, words: &[&str]) -> String {
-    let has = |block: &String| words.iter().all(|word| block.contains(word));
-    let place = blocks.iter().position(has);
-    assert!(place.is_some(), "the guide has no block with {words:?}");
-    blocks.remove(place.unwrap())
-}
-
 #[test]
 fn the_guide_installs_uses_and_uninstalls_windlass() {
-    let mut blocks = blocks();
-    blocks.retain(|block| !ELSEWHERE.iter().any(|start| block.starts_with(start)));
-    blocks.retain(|block| !block.starts_with("cargo xtask testenv"));
-    let chart = take(&mut blocks, &["helm install windlass"]);
-    let manifests = take(&mut blocks, &["kubectl apply", "manifests/windlass.yaml"]);
-    let namespaced = take(&mut blocks, &["kubectl apply", "windlass-namespaced.yaml"]);
-    let plugin = take(&mut blocks, &["kubectl windlass"]);
-    let metrics = take(&mut blocks, &["metrics.enabled=true"]);
-    let chart_away = take(&mut blocks, &["helm uninstall"]);
-    let manifests_away = take(&mut blocks, &["kubectl delete", "manifests/windlass.yaml"]);
-    assert!(blocks.is_empty(), "nobody runs these: {blocks:#?}");
+    // Where the images are that the node has.
+    let mut guide = Guide::read("docs/in-cluster.md")
+        .unwrap()
+        .with("REGISTRY/", "docker.io/library/");
+    for start in ELSEWHERE {
+        guide.leave(start);
+    }
+    let chart = guide.take(&["helm install windlass"]);
+    let manifests = guide.take(&["kubectl apply", "manifests/windlass.yaml"]);
+    let namespaced = guide.take(&["kubectl apply", "windlass-namespaced.yaml"]);
+    let plugin = guide.take(&["kubectl windlass"]);
+    let metrics = guide.take(&["metrics.enabled=true"]);
+    let chart_away = guide.take(&["helm uninstall"]);
+    let manifests_away = guide.take(&["kubectl delete", "manifests/windlass.yaml"]);
+    guide.is_done();
 
     let reader = Reader::start();
     reader.run(&chart);

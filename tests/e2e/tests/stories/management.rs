@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use e2e::{Installed, Management, PROVIDERS, Tally, condition, wait_until, windlass};
+use e2e::{Guide, Installed, Management, PROVIDERS, Tally, condition, wait_until, windlass};
 use lab::progress::Terminal;
 use serde_json::{Value, json};
 
@@ -60,6 +60,24 @@ fn real_providers_raise_clusters_and_are_upgraded_without_a_gap() {
         words.windows(2).any(|pair| pair == ["True", "Available"]),
         "{tree}"
     );
+    described_as_in_the_guide(&management, "second");
+}
+
+/// What takes a cluster in the guide of providers; the story `providers` has its other commands.
+fn described_as_in_the_guide(management: &Management, name: &str) {
+    let mut guide = Guide::read("docs/providers.md")
+        .unwrap()
+        .with("-n site", "-n default")
+        .with("shop", name);
+    for command in guide.take(&["describe cluster"]).lines() {
+        let command = command.split(" # ").next().unwrap_or_default();
+        let words: Vec<_> = command.split_whitespace().collect();
+        let ["windlass", "--kubeconfig", _, arguments @ ..] = words.as_slice() else {
+            panic!("{command}")
+        };
+        let told = lab::command::output(&mut management.windlass(arguments)).unwrap();
+        assert!(told.contains(name), "{command}: {told}");
+    }
 }
 
 /// Each provider is Ready by what its webhooks said to the API, too.

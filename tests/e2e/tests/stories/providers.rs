@@ -17,6 +17,8 @@ use lab::{ControlPlane, Kubernetes, command::output, progress::Terminal};
 use releases::{Answer, Server};
 use serde_json::{Value, json};
 
+mod certificates;
+mod guide;
 mod takeover;
 
 /// Every step takes moments; a loaded machine may take much longer.
@@ -192,6 +194,18 @@ impl World {
         .unwrap();
     }
 
+    /// Waits until a provider's Deployment is of a version.
+    fn await_image(&self, provider: &str, version: &str) {
+        let image = format!("example.com/{provider}:{version}");
+        wait_until("the new Deployment", LIMIT, || {
+            let found = self.get(&format!("deployment/{provider}-controller-manager"));
+            let found = found.unwrap_or_default();
+            let now = &found["spec"]["template"]["spec"]["containers"][0]["image"];
+            Ok((*now == json!(image)).then_some(()))
+        })
+        .unwrap();
+    }
+
     /// The versions in which objects of a definition may be stored.
     fn stored(&self, definition: &str) -> Vec<String> {
         let found = self.get(&format!("crd/{definition}")).unwrap();
@@ -237,14 +251,7 @@ impl World {
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let child = child.unwrap();
         self.die_after(run, "StepSucceeded", "apply/definitions");
-        let image = format!("example.com/{provider}:v1.14.0");
-        wait_until("the new Deployment", LIMIT, || {
-            let found = self.get(&format!("deployment/{provider}-controller-manager"));
-            let found = found.unwrap_or_default();
-            let now = &found["spec"]["template"]["spec"]["containers"][0]["image"];
-            Ok((*now == json!(image)).then_some(()))
-        })
-        .unwrap();
+        self.await_image(provider, "v1.14.0");
         self.die_after(run, "StepStarted", "check/ready");
         self.run_pods(provider);
         self.die_after(run, "StepSucceeded", "check/ready");
@@ -276,6 +283,7 @@ fn providers_are_installed_upgraded_and_deleted() {
     brought_over_the_network(&world);
     deleted_last_first(&world);
     takeover::taken_over_and_handed_back(&world);
+    certificates::cert_manager_is_installed_upgraded_and_kept(&world);
 }
 
 /// What is wrong is told before anything is done, and nothing is installed before the core.
@@ -663,12 +671,7 @@ fn brought_over_the_network(world: &World) {
     let asked = world.releases.asked();
     apply("v1.14.0");
     world.await_condition(INFRASTRUCTURE, "Reconciling", "RunInProgress");
-    wait_until("the new Deployment", LIMIT, || {
-        let found = world.get("deployment/docker-controller-manager").unwrap();
-        let image = &found["spec"]["template"]["spec"]["containers"][0]["image"];
-        Ok((image == "example.com/docker:v1.14.0").then_some(()))
-    })
-    .unwrap();
+    world.await_image("docker", "v1.14.0");
     world.run_pods("docker");
     world.await_condition(INFRASTRUCTURE, "Ready", "DeploymentAvailable");
     let told = world.kubectl(&["describe", INFRASTRUCTURE]);
