@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fs, process::Command};
 
+use anyhow::{Context as _, Result};
 use lab::{OpenStack, progress::Terminal};
 use openstack::{
     definition,
@@ -9,39 +10,35 @@ use openstack::{
 };
 
 /// What the command printed, and whether it let the files through.
-fn check(text: &str, leave: &Leave) -> (String, bool) {
-    let keystone = definition::find("keystone").unwrap();
-    let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("keystone.conf"), text).unwrap();
+fn check(text: &str, leave: &Leave) -> Result<(String, bool)> {
+    let keystone = definition::find("keystone").context("Keystone is not known")?;
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("keystone.conf"), text)?;
     let files = BTreeMap::from([("keystone.conf".to_owned(), text.to_owned())]);
     let place = directory.path().display().to_string();
     let command = keystone.schema.command(&place, &files, leave);
-    let python = OpenStack::ensure(&Terminal::default()).unwrap().python();
+    let python = OpenStack::ensure(&Terminal::default())?.python();
     let variables = python
         .get_envs()
         .filter_map(|(name, value)| Some((name, value?)));
-    let (program, arguments) = command.split_first().unwrap();
+    let (program, arguments) = command.split_first().context("no command")?;
     let done = Command::new(program)
         .args(arguments)
         .envs(variables)
-        .output();
-    let done = done.unwrap();
-    (
-        String::from_utf8(done.stdout).unwrap(),
-        done.status.success(),
-    )
+        .output()?;
+    Ok((String::from_utf8(done.stdout)?, done.status.success()))
 }
 
 #[test]
 fn a_slip_is_refused_and_what_is_meant_is_let_through() {
     let own = definition::find("keystone").unwrap().config["keystone.conf"].clone();
     let nothing = Leave::default();
-    assert_eq!(check(&own, &nothing), (String::new(), true));
+    assert_eq!(check(&own, &nothing).unwrap(), (String::new(), true));
 
     let slips = format!(
         "{own}[DEFAULT]\ndbug = true\n[mine]\na = 1\nb = 2\n[cashe]\nenabled = true\n[cinder]\na = b\n"
     );
-    let (said, passes) = check(&slips, &nothing);
+    let (said, passes) = check(&slips, &nothing).unwrap();
     assert!(!passes);
     let message = schema::refusal(&said).unwrap().message;
     for slip in [
@@ -60,18 +57,18 @@ fn a_slip_is_refused_and_what_is_meant_is_let_through() {
             .into(),
         proceed: false,
     };
-    let (said, passes) = check(&slips, &leave);
+    let (said, passes) = check(&slips, &leave).unwrap();
     let failure = schema::refusal(&said).unwrap();
     assert!(!passes && !failure.message.contains("mine"), "{failure:?}");
     assert!(failure.message.contains("DEFAULT.dbug"), "{failure:?}");
-    let (said, passes) = check(&slips.replace("dbug", "debug"), &leave);
+    let (said, passes) = check(&slips.replace("dbug", "debug"), &leave).unwrap();
     assert!(passes, "{said}");
     let told = schema::told(&said).unwrap();
     assert_eq!(told, "keystone.conf cinder.a is unknown here");
 
-    let (said, passes) = check("[token]\nprovider = fernet\n", &Leave::default());
+    let (said, passes) = check("[token]\nprovider = fernet\n", &Leave::default()).unwrap();
     assert!(passes, "{said}");
-    let (said, passes) = check("provider = fernet\n", &Leave::default());
+    let (said, passes) = check("provider = fernet\n", &Leave::default()).unwrap();
     let failure = schema::refusal(&said).unwrap();
     assert!(
         !passes && failure.message.contains("keystone.conf line 1"),

@@ -68,7 +68,7 @@ impl Worker {
                 Ok(Some(api::text::lines(&done, 1024)))
             }
             Err(Ended::Failed(failure)) if JOB_ENDS.contains(&failure.code.as_str()) => {
-                let failure = of_hook(hook, failure);
+                let failure = of_hook(hook, &failure);
                 if step.on_failure != Some(OnFailure::Ignore) {
                     return Err(failure.into());
                 }
@@ -496,7 +496,7 @@ fn is_late(job: &ClusterJob) -> bool {
 }
 
 /// What the end of a Job is to people who wrote it.
-fn of_hook(hook: &HookJob, job: Failure) -> Failure {
+fn of_hook(hook: &HookJob, job: &Failure) -> Failure {
     let HookJob { name, step, .. } = hook;
     let (code, remedy) = if job.code == JOB_LATE {
         (

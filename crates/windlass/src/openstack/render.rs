@@ -45,18 +45,15 @@ struct Entry {
 }
 
 pub(super) async fn render(global: &Global, options: &RenderObjects) -> anyhow::Result<()> {
-    let (entries, client) = match &options.filename {
-        Some(filename) => {
-            let of = OpenstackFile {
-                filename: filename.clone(),
-                age_keys: options.age_keys.clone(),
-            };
-            (of_file(global, &of)?, None)
-        }
-        None => {
-            let client = global.client().await?;
-            (of_cluster(global, options, &client).await?, Some(client))
-        }
+    let (entries, client) = if let Some(filename) = &options.filename {
+        let of = OpenstackFile {
+            filename: filename.clone(),
+            age_keys: options.age_keys.clone(),
+        };
+        (of_file(global, &of)?, None)
+    } else {
+        let client = global.client().await?;
+        (of_cluster(global, options, &client).await?, Some(client))
     };
     let entries = meant(entries, options.step.as_deref())?;
     let mut helm = None;
