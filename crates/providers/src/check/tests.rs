@@ -419,6 +419,8 @@ fn cert_manager_waits_for_nobody_and_the_others_wait_for_it() {
     let mut core: CoreProvider = provider("cluster-api", "version: v1.14.2");
     let waits = Ok(Some(Waiting::ForCertManager));
     assert_eq!(among(&core, &all, Some(&release)), waits);
+    let reason = Waiting::ForCertManager.reason();
+    assert_eq!(reason, Reason::WaitingForCertManager);
     let kubeadm: BootstrapProvider = provider("kubeadm", "version: v1.14.2");
     assert_eq!(among(&kubeadm, &all, Some(&release)), waits);
     // What is installed works on.
