@@ -529,7 +529,7 @@ mod tests {
         ]);
         let install = ids(&hooks, Operation::Install);
         assert_eq!(
-            install[4..10],
+            install[5..11],
             [
                 "database/create",
                 "hook/first",
