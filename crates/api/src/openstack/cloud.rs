@@ -141,6 +141,7 @@ pub struct CloudService {
     /// Keys of it that are rotated on a schedule. Default: none are.
     pub keys: Option<Keys>,
     /// What runs before, after and instead of its steps, in this order where several stand at one step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::hook::hooks")]
     pub hooks: Option<Vec<ServiceHook>>,
 }

@@ -34,6 +34,7 @@ pub struct ServiceHook {
     #[schemars(length(min = 1, max = 64), regex(pattern = STEP))]
     pub instead: Option<String>,
     /// The operations in whose runs it stands. Default: all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "operations")]
     pub operations: Option<Vec<ServiceOperation>>,
     /// An image that runs as a Job, as those of the service do.
@@ -67,6 +68,7 @@ pub struct ServiceHookImage {
     #[schemars(length(min = 1, max = 64), inner(length(max = 4096)))]
     pub args: Option<Vec<String>>,
     /// Variables of its environment, beside those of the service and those that hooks have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "environment")]
     pub env: Option<Vec<ServiceHookVariable>>,
     /// Files that it finds in `/run/windlass/hook`, each of which may be executed, by their names.

@@ -80,6 +80,7 @@ pub struct OpenStackServiceSpec {
     /// Keys of it that are rotated on a schedule. Default: none are.
     pub keys: Option<Keys>,
     /// What runs before, after and instead of its steps, in this order where several stand at one step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::hook::hooks")]
     pub hooks: Option<Vec<ServiceHook>>,
     /// What becomes of a database of its name, and of its user and its place in Keystone's catalogue, that are there already and not known to
