@@ -425,16 +425,22 @@ fn slip_is_refused(world: &Services) {
 
 /// Refused as long as a pod may not have the next key, and done when that has been there for long enough.
 fn rotates_keys(world: &Services) {
+    let secret = "one-keystone-fernet-keys";
+    let since = |at: &str| {
+        let since = format!(r#"openstack.windlass.dev/keys-since={{"1": "{at}"}}"#);
+        let annotate = ["annotate", "--overwrite", "secret", secret, &since];
+        world.kubectl(&annotate).unwrap();
+    };
+    // As if it were new, however long all this took so far.
+    let now = output(Command::new("date").args(["--utc", "+%Y-%m-%dT%H:%M:%SZ"]));
+    since(now.unwrap().trim());
     let refused = world.do_step("one-keystone", "keys/rotate").unwrap_err();
     let refused = format!("{refused:#}");
     assert!(
         refused.contains("not all pods have the next key until"),
         "{refused}"
     );
-    let since = r#"openstack.windlass.dev/keys-since={"1": "2026-01-31T12:00:00Z"}"#;
-    let secret = "one-keystone-fernet-keys";
-    let annotate = ["annotate", "--overwrite", "secret", secret, since];
-    world.kubectl(&annotate).unwrap();
+    since("2026-01-31T12:00:00Z");
     let says = "keys 0, 1, 2 are there";
     does_step(world, "one-keystone", "keys/rotate", says);
 }

@@ -15,8 +15,8 @@ pub(super) fn cert_manager_is_installed_upgraded_and_kept(world: &World) {
         world.apply(&provider("AddonProvider", "cert-manager", &spec));
     };
     world.apply(&release("v1.13.4"));
-    world.grant("addon-cert-manager", "cert-manager");
     declare("v1.13.4");
+    world.grant("addon-cert-manager", "cert-manager");
     let wish = json!({"version": "v1.13.4", "configSecret": {"name": "variables"}});
     world.apply(&provider("CoreProvider", "cluster-api", &wish));
     let message = world.await_condition(CORE, "Ready", "WaitingForCertManager");
