@@ -1,6 +1,6 @@
 //! Pieces of schema that several types share.
 
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 /// The schema of a newtype that is written as one string.
 pub(crate) fn string(description: &str, pattern: &str, max_length: u32) -> Schema {
@@ -32,64 +32,69 @@ pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// References to Secrets: a list with one entry a name.
+/// References to Secrets.
 pub(crate) fn references(generator: &mut SchemaGenerator) -> Schema {
-    let items = <crate::cluster::SecretRef as schemars::JsonSchema>::json_schema(generator);
-    json_schema!({
-        "type": "array",
-        "maxItems": 16,
-        "items": items,
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["name"],
-    })
+    by_name::<crate::cluster::SecretRef>(generator, 0, 16)
 }
 
-/// Hooks: a list with one entry a name.
+/// Hooks.
 pub(crate) fn hooks(generator: &mut SchemaGenerator) -> Schema {
-    let items = <crate::hook::Hook as schemars::JsonSchema>::json_schema(generator);
-    json_schema!({
-        "type": "array",
-        "maxItems": 32,
-        "items": items,
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["name"],
-    })
+    by_name::<crate::hook::Hook>(generator, 0, 32)
 }
 
-/// The environment of a hook: a list with one entry a name.
+/// The environment of a hook.
 pub(crate) fn hook_environment(generator: &mut SchemaGenerator) -> Schema {
-    let items = <crate::hook::HookVariable as schemars::JsonSchema>::json_schema(generator);
-    json_schema!({
-        "type": "array",
-        "minItems": 1,
-        "maxItems": 64,
-        "items": items,
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["name"],
-    })
+    by_name::<crate::hook::HookVariable>(generator, 1, 64)
 }
 
-/// Remedies that are allowed, each once.
+/// Remedies that are allowed.
 pub(crate) fn remedies(generator: &mut SchemaGenerator) -> Schema {
-    let items = <crate::remedy::Remedy as schemars::JsonSchema>::json_schema(generator);
-    json_schema!({
-        "type": "array",
-        "maxItems": 16,
-        "items": items,
-        "x-kubernetes-list-type": "set",
-    })
+    each_once::<crate::remedy::Remedy>(generator, 0, 16)
 }
 
-/// The operations of a hook, each once.
+/// The operations of a hook.
 pub(crate) fn hook_operations(generator: &mut SchemaGenerator) -> Schema {
-    let items = <crate::hook::HookOperation as schemars::JsonSchema>::json_schema(generator);
-    json_schema!({
+    each_once::<crate::hook::HookOperation>(generator, 1, 16)
+}
+
+/// A list with one entry a name.
+pub(crate) fn by_name<T: JsonSchema>(
+    generator: &mut SchemaGenerator,
+    least: u32,
+    most: u32,
+) -> Schema {
+    let mut schema = list::<T>(generator, least, most, "map");
+    let keys = serde_json::json!(["name"]);
+    schema.insert("x-kubernetes-list-map-keys".into(), keys);
+    schema
+}
+
+/// A list with each entry once.
+pub(crate) fn each_once<T: JsonSchema>(
+    generator: &mut SchemaGenerator,
+    least: u32,
+    most: u32,
+) -> Schema {
+    list::<T>(generator, least, most, "set")
+}
+
+fn list<T: JsonSchema>(
+    generator: &mut SchemaGenerator,
+    least: u32,
+    most: u32,
+    kind: &str,
+) -> Schema {
+    let items = T::json_schema(generator);
+    let mut schema = json_schema!({
         "type": "array",
-        "minItems": 1,
-        "maxItems": 16,
+        "maxItems": most,
         "items": items,
-        "x-kubernetes-list-type": "set",
-    })
+        "x-kubernetes-list-type": kind,
+    });
+    if least > 0 {
+        schema.insert("minItems".into(), least.into());
+    }
+    schema
 }
 
 /// The hosts of a hook, each once.

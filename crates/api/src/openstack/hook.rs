@@ -6,7 +6,12 @@ use kube::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::{Duration, hook::IMAGE, run::OnFailure};
+use crate::{
+    Duration,
+    hook::IMAGE,
+    run::OnFailure,
+    schema::{by_name, each_once},
+};
 
 /// An image that runs as a Job, or a question to a person, before, after or instead of a step of a service. Whoever may write it may run
 /// programs that know what the service's own know: its database, its user, its keys.
@@ -119,39 +124,17 @@ pub enum ServiceOperation {
     Upgrade,
 }
 
-/// Hooks: a list with one entry a name.
+/// Hooks of a service.
 pub(super) fn hooks(generator: &mut SchemaGenerator) -> Schema {
-    let items = ServiceHook::json_schema(generator);
-    json_schema!({
-        "type": "array",
-        "maxItems": 16,
-        "items": items,
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["name"],
-    })
+    by_name::<ServiceHook>(generator, 0, 16)
 }
 
 fn operations(generator: &mut SchemaGenerator) -> Schema {
-    let items = ServiceOperation::json_schema(generator);
-    json_schema!({
-        "type": "array",
-        "minItems": 1,
-        "maxItems": 3,
-        "items": items,
-        "x-kubernetes-list-type": "set",
-    })
+    each_once::<ServiceOperation>(generator, 1, 3)
 }
 
 fn environment(generator: &mut SchemaGenerator) -> Schema {
-    let items = ServiceHookVariable::json_schema(generator);
-    json_schema!({
-        "type": "array",
-        "minItems": 1,
-        "maxItems": 64,
-        "items": items,
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["name"],
-    })
+    by_name::<ServiceHookVariable>(generator, 1, 64)
 }
 
 fn files(_: &mut SchemaGenerator) -> Schema {
