@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use lab::progress::Terminal;
-use lab::{Progress as _, cache, command, packages};
+use lab::{Extent, Progress as _, cache, command, packages};
 use serde_json::json;
 
 use crate::tools;
@@ -25,9 +25,9 @@ use layer::{Description, Layer};
 /// Options of `image`.
 #[derive(Args, Debug, Default)]
 pub(crate) struct Image {
-    /// Build the program without optimisation: quick, for tests
-    #[arg(long)]
-    debug: bool,
+    /// How the program is built
+    #[arg(long, value_enum, default_value_t)]
+    profile: Profile,
     /// The operator's image alone
     #[arg(long)]
     operator_only: bool,
@@ -39,20 +39,37 @@ pub(crate) struct Image {
     out: Option<PathBuf>,
 }
 
+/// How a program is built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, ValueEnum)]
+enum Profile {
+    /// For use: optimised, and the same bytes from the same input
+    #[default]
+    Release,
+    /// As for use, but not optimised
+    Debug,
+    /// Not optimised, and with this machine's C library in it: one crate is compiled for it where tests are compiled
+    Quick,
+}
+
 impl Image {
     /// Both images, quickly, in this directory.
     pub(crate) fn quick(out: &Path) -> Self {
         Self {
-            debug: true,
+            profile: Profile::Quick,
             out: Some(out.to_owned()),
             ..Self::default()
         }
     }
 
-    /// What the suites need, in this directory.
-    pub(crate) fn for_tests(out: &Path) -> Self {
+    /// What suites of this extent need, in this directory.
+    pub(crate) fn for_tests(extent: Extent, out: &Path) -> Self {
+        let profile = match extent {
+            Extent::Full => Profile::Debug,
+            Extent::Usual => Profile::Quick,
+        };
         Self {
             widgets: true,
+            profile,
             ..Self::quick(out)
         }
     }
@@ -107,6 +124,9 @@ pub(crate) fn image(options: &Image) -> Result<()> {
 
 /// A static program.
 fn program(package: &str, options: &Image) -> Result<PathBuf> {
+    if options.profile == Profile::Quick {
+        return quick_program(package);
+    }
     packages::ensure(PACKAGES, &Terminal::default())?;
     let triple = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     let installed =
@@ -117,10 +137,8 @@ fn program(package: &str, options: &Image) -> Result<PathBuf> {
     let mut cargo = tools::cargo(&["build", "--quiet", "--locked", "--package", package]);
     cargo
         .args(["--target", &triple])
-        .env(format!("CC_{}", triple.replace('-', "_")), "musl-gcc")
-        // C that says when it was compiled, as mimalloc does, says this: https://reproducible-builds.org/specs/source-date-epoch
-        .env("SOURCE_DATE_EPOCH", layer::TIME.to_string());
-    let profile = if options.debug {
+        .env(format!("CC_{}", triple.replace('-', "_")), "musl-gcc");
+    let profile = if options.profile == Profile::Debug {
         // Lines for backtraces are four fifths of it, and a part of the time.
         cargo
             .env("CARGO_PROFILE_DEV_DEBUG", "false")
@@ -132,17 +150,40 @@ fn program(package: &str, options: &Image) -> Result<PathBuf> {
             .or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")))
             .unwrap_or_default();
         let root = tools::root();
-        cargo.arg("--release").env(
-            "RUSTFLAGS",
-            format!(
-                "--remap-path-prefix={}=/windlass --remap-path-prefix={home}=/cargo",
-                root.display()
-            ),
-        );
+        cargo
+            .arg("--release")
+            .env(
+                "RUSTFLAGS",
+                format!(
+                    "--remap-path-prefix={}=/windlass --remap-path-prefix={home}=/cargo",
+                    root.display()
+                ),
+            )
+            // C that says when it was compiled, as mimalloc does, says this: https://reproducible-builds.org/specs/source-date-epoch
+            // Not above: build scripts that ask for it are shared with the tests, and all that needs them would be built twice.
+            .env("SOURCE_DATE_EPOCH", layer::TIME.to_string());
         "release"
     };
     tools::run(&mut cargo)?;
     Ok(target().join(&triple).join(profile).join(package))
+}
+
+/// A program that this machine's C library is linked into, of the crates that the tests are made of: one crate is compiled for it,
+/// where musl's takes all of them once more.
+fn quick_program(package: &str) -> Result<PathBuf> {
+    let mut cargo = tools::cargo(&["rustc", "--quiet", "--locked", "--package", package]);
+    cargo
+        .args(["--bin", package, "--"])
+        .args(["-C", "target-feature=+crt-static"])
+        .args(["-C", "debuginfo=0", "-C", "strip=symbols"]);
+    tools::run(&mut cargo)?;
+    // The next build puts its own in this place.
+    let built = target().join("debug").join(package);
+    let kept = target().join("debug/static");
+    fs::create_dir_all(&kept).with_context(|| format!("make {}", kept.display()))?;
+    let kept = kept.join(package);
+    fs::copy(&built, &kept).with_context(|| format!("copy {}", built.display()))?;
+    Ok(kept)
 }
 
 /// The crates that the program is made of.

@@ -98,7 +98,9 @@ pub(crate) fn test(options: &Test) -> anyhow::Result<()> {
         None => None,
         Some(supplies) => {
             let images = image::target().join("images-debug");
-            stages.run("images", || image::image(&image::Image::for_tests(&images)))?;
+            stages.run("images", || {
+                image::image(&image::Image::for_tests(options.extent(), &images))
+            })?;
             let ready = stages.run("waiting for Kubernetes' programs", || supplies.wait())?;
             Some((ready, images))
         }

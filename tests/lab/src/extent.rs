@@ -22,6 +22,7 @@ impl Extent {
     /// What [`Extent::Full`] adds. `CONTRIBUTING.md` says of each why it is not in every run.
     pub const ADDED: &[&str] = &[
         "the oldest Kubernetes: conformance, `tests/lab`, the operator of one namespace",
+        "the images with musl in their programs, as released, instead of this machine's C library",
         "kubectl 1.29 to 1.33: the embedded API, conformance, the plugin",
         "eight seeds of random requests instead of one",
         "100,000 random stories of a cluster instead of 2,000, and recoveries of every cluster of five hosts, not four",

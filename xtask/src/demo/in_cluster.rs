@@ -38,14 +38,14 @@ pub(super) fn play(keep_up: bool, interrupted: &AtomicBool) -> anyhow::Result<()
 fn stage() -> anyhow::Result<InCluster> {
     heading("What is needed (kept for the next time)");
     println!("windlass and its two images: building them takes about five minutes the first time");
+    let images = image::target().join("images-debug");
+    image::image(&image::Image::quick(&images))?;
     tools::run(&mut tools::cargo(&[
         "build",
         "--quiet",
         "--package",
         "windlass",
     ]))?;
-    let images = image::target().join("images-debug");
-    image::image(&image::Image::quick(&images))?;
     heading("A real cluster of one node, and three hosts beside it (about 45 s)");
     let windlass = tools::root().join("target/debug/windlass");
     let stage = InCluster::set(windlass, &images, &lab::progress::Terminal::default())?;
