@@ -250,6 +250,11 @@ impl Action {
         })
     }
 
+    /// Whether people may have it done in another way: what a Job does, and what only looks.
+    pub(crate) const fn is_replaceable(&self) -> bool {
+        matches!(self, Self::Job(_) | Self::IssueToken | Self::Ask(_))
+    }
+
     /// Whether it is a step of a cloud. If not, it is one of a service.
     pub(crate) const fn is_of_cloud(&self) -> bool {
         match self {

@@ -250,7 +250,7 @@ fn replaceable(hook: &Hook, definition: &Definition, index: usize) -> Result<(),
         return Ok(());
     };
     let why = match &step.does {
-        Action::Job(_) | Action::IssueToken | Action::Ask(_) => return Ok(()),
+        does if does.is_replaceable() => return Ok(()),
         Action::CheckOwner => "it keeps the service off a database that is somebody else's",
         Action::MakeSecrets => {
             "it makes passwords and key rings once, and never over those that are there"
@@ -269,12 +269,7 @@ fn replaceable(hook: &Hook, definition: &Definition, index: usize) -> Result<(),
     let may: Vec<_> = definition
         .steps
         .iter()
-        .filter(|step| {
-            matches!(
-                step.does,
-                Action::Job(_) | Action::IssueToken | Action::Ask(_)
-            )
-        })
+        .filter(|step| step.does.is_replaceable())
         .map(|step| step.id.as_str())
         .collect();
     Err(of(

@@ -22,6 +22,8 @@ use crate::{
 
 /// How long a Job of three attempts may take.
 const JOB_SECONDS: u64 = 1500;
+/// How long a check may take, which is less than its step may.
+const CHECK_SECONDS: u64 = 600;
 /// Nobody in particular: Debian's image has the user of the services, and MariaDB asks for none.
 const DATABASE_USER: u32 = 42424;
 
@@ -156,7 +158,7 @@ impl Subject {
         values["environment"] = json!({});
         values["secrets"] = json!([]);
         values["once"] = json!(true);
-        self.once(values, step, JOB_SECONDS)
+        self.once(values, step, CHECK_SECONDS)
     }
 
     /// A Job of people's own. A release or an image of the service that is another makes it another.

@@ -133,17 +133,23 @@ impl Session {
         if let Some(comment) = comment {
             return Ok(Found::Database(comment));
         }
-        let [first, second] = users_of(database);
-        let users = in_time(self.0.exec_first::<i64, _, _>(
-            "SELECT COUNT(*) FROM mysql.user WHERE User IN (?, ?)",
-            (first, second),
-        ))
-        .await?;
-        Ok(if users.unwrap_or_default() > 0 {
-            Found::User
-        } else {
-            Found::Nothing
-        })
+        for user in users_of(database) {
+            if self.has_user(&user).await? {
+                return Ok(Found::User);
+            }
+        }
+        Ok(Found::Nothing)
+    }
+
+    /// Whether there is a user of this name, from wherever it may come.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses or does not answer.
+    pub async fn has_user(&mut self, user: &str) -> Result<bool, Error> {
+        let query = "SELECT COUNT(*) FROM mysql.user WHERE User = ?";
+        let count = in_time(self.0.exec_first::<i64, _, _>(query, (user,))).await?;
+        Ok(count.unwrap_or_default() > 0)
     }
 
     /// How many sessions a user has.
@@ -157,12 +163,17 @@ impl Session {
         Ok(count.unwrap_or_default())
     }
 
-    /// What a user may, as the server writes it.
+    /// What a user may, as the server writes it; nothing of one that is not there.
     ///
     /// # Errors
     ///
     /// The server refuses or does not answer.
     pub async fn grants_of(&mut self, user: &str) -> Result<Vec<String>, Error> {
+        let query = "SELECT COUNT(*) FROM mysql.user WHERE User = ? AND Host = '%'";
+        let count = in_time(self.0.exec_first::<i64, _, _>(query, (user,))).await?;
+        if count.unwrap_or_default() == 0 {
+            return Ok(Vec::new());
+        }
         let query = format!("SHOW GRANTS FOR {}@'%'", quoted(user));
         in_time(self.0.query(query)).await
     }
@@ -350,27 +361,32 @@ pub fn users_of(database: &str) -> [String; 2] {
 pub fn excess(grants: &[String], database: &str, user: &str) -> Vec<String> {
     let own = format!("{}.*", granted_name(database));
     let user = quoted(user);
-    let revoke = |grant: &String| {
-        let (what, rest) = grant.strip_prefix("GRANT ")?.split_once(" ON ")?;
+    let revoke = |what: &str| format!("REVOKE {what} FROM {user}@'%'");
+    let revoked = |grant: &String| {
+        let grant = grant.strip_prefix("GRANT ")?;
+        let Some((what, rest)) = grant.split_once(" ON ") else {
+            // A role, with all that it may.
+            let (role, _) = grant.rsplit_once(" TO ")?;
+            return Some(vec![revoke(role)]);
+        };
         let (place, rest) = rest.rsplit_once(" TO ")?;
-        let mut what = what;
+        let is_meant = place == own || what == "USAGE";
         let passes_on = rest.contains(" WITH GRANT OPTION");
-        if place == own || what == "USAGE" {
-            if !passes_on {
-                return None;
-            }
-            what = "GRANT OPTION";
-        }
-        Some(format!("REVOKE {what} ON {place} FROM {user}@'%'"))
+        // To take all is not to take the right to pass it on.
+        let what = (!is_meant).then_some(what);
+        let what = what.into_iter().chain(passes_on.then_some("GRANT OPTION"));
+        Some(
+            what.map(|what| revoke(&format!("{what} ON {place}")))
+                .collect(),
+        )
     };
-    grants.iter().filter_map(revoke).collect()
+    grants.iter().filter_map(revoked).flatten().collect()
 }
 
-/// Removes a database and its users: the database last, since its comment says whose they are.
-pub fn remove(database: &str) -> Vec<String> {
-    let users = users_of(database);
-    let users = users.iter().map(|user| remove_user(user));
-    users.chain([remove_database(database)]).collect()
+/// Whether a user may do something in this database and nothing elsewhere: it is a user of it, and of nobody else's.
+pub fn serves_only(grants: &[String], database: &str, user: &str) -> bool {
+    let own = format!(" ON {}.* TO ", granted_name(database));
+    grants.iter().any(|grant| grant.contains(&own)) && excess(grants, database, user).is_empty()
 }
 
 /// Makes an empty database that has this comment.
@@ -416,6 +432,16 @@ fn user_of(user: &str, password: &str, databases: &[String], rights: &str) -> Ve
 /// Removes a user.
 pub fn remove_user(user: &str) -> String {
     format!("DROP USER IF EXISTS {}@'%'", quoted(user))
+}
+
+/// Removes a user and ends its sessions. It is locked first, so that none begins in between.
+pub fn end_user(user: &str) -> [String; 3] {
+    let name = quoted(user);
+    [
+        format!("ALTER USER IF EXISTS {name}@'%' ACCOUNT LOCK"),
+        format!("KILL USER {name}@'%'"),
+        remove_user(user),
+    ]
 }
 
 /// Empties a database of these tables, whatever they refer to.
@@ -503,6 +529,19 @@ mod tests {
                 "REVOKE GRANT OPTION ON `nova\\_api`.* FROM 'nova_api'@'%'",
                 "REVOKE SELECT, INSERT ON `keystone`.* FROM 'nova_api'@'%'",
                 "REVOKE SELECT (`a`) ON `x`.`y` FROM 'nova_api'@'%'",
+            ]
+        );
+        let everything = [
+            "GRANT ALL PRIVILEGES ON *.* TO `a`@`%` IDENTIFIED BY PASSWORD '*1' WITH GRANT OPTION",
+            "GRANT `dba` TO `a`@`%` WITH ADMIN OPTION",
+            "SET DEFAULT ROLE `dba` FOR `a`@`%`",
+        ];
+        assert_eq!(
+            excess(&everything.map(str::to_owned), "a", "a"),
+            [
+                "REVOKE ALL PRIVILEGES ON *.* FROM 'a'@'%'",
+                "REVOKE GRANT OPTION ON *.* FROM 'a'@'%'",
+                "REVOKE `dba` FROM 'a'@'%'",
             ]
         );
         let global = ["GRANT SUPER ON *.* TO `a`@`%` IDENTIFIED BY PASSWORD '*1'".to_owned()];

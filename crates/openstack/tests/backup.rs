@@ -114,6 +114,42 @@ async fn what_is_saved_comes_back_as_it_was() {
     assert_eq!(admin.others("hand").await.unwrap(), ["view seen"]);
 }
 
+#[tokio::test]
+async fn a_user_of_a_database_may_nothing_elsewhere_and_goes_with_every_session() {
+    let server = Server::start();
+    let mut admin = server.administrator().await;
+    let (database, user) = ("keystone", "keystone_2");
+    let made = ["CREATE DATABASE keystone", "CREATE ROLE dba"].map(str::to_owned);
+    admin.execute(&made).await.unwrap();
+    assert!(!admin.has_user(user).await.unwrap());
+    assert_eq!(admin.grants_of(user).await.unwrap(), [""; 0]);
+    let account = sql::account(database, user, &sql::digest("word"));
+    admin.execute(&account).await.unwrap();
+    assert!(admin.has_user(user).await.unwrap());
+    let given = [
+        "GRANT dba TO 'keystone_2'@'%'",
+        "GRANT ALL PRIVILEGES ON *.* TO 'keystone_2'@'%' WITH GRANT OPTION",
+    ];
+    admin.execute(&given.map(str::to_owned)).await.unwrap();
+    let grants = admin.grants_of(user).await.unwrap();
+    assert!(!sql::serves_only(&grants, database, user), "{grants:?}");
+    let excess = sql::excess(&grants, database, user);
+    admin.execute(&excess).await.unwrap();
+    let grants = admin.grants_of(user).await.unwrap();
+    assert!(sql::serves_only(&grants, database, user), "{grants:?}");
+
+    let login = server.login(user, "word");
+    let mut at_work = Session::open(&login).await.unwrap();
+    assert_eq!(admin.sessions_of(user).await.unwrap(), 1);
+    // Once more changes nothing.
+    for _ in 0..2 {
+        admin.execute(&sql::end_user(user)).await.unwrap();
+        assert!(at_work.version().await.is_err());
+        assert!(Session::open(&login).await.is_err());
+        assert!(!admin.has_user(user).await.unwrap());
+    }
+}
+
 /// Values that a careless text would change.
 fn content() -> Vec<String> {
     [

@@ -4,15 +4,18 @@
 //! is connected as the one before any more, that goes. What is underway stands in a Secret of its own, so that the one which pods read
 //! changes once, and so that a death in between is seen: whoever comes next goes on where it happened.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
-use api::run::Step;
+use api::run::{Failure, Step};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     ResourceExt,
     api::{Patch, PatchParams},
 };
-use runs::calls::{Seen, call, config, until};
+use runs::calls::{Ended, Seen, call, config, transient, until};
 use serde_json::json;
 use workflow::StepContext;
 
@@ -22,9 +25,9 @@ use crate::{
     definition::Definition,
     engine::{
         Done, Worker,
-        database::said,
+        database::{in_turn, said},
         missing,
-        objects::{connection, password},
+        objects::{connection, password, place},
     },
     names,
     service::Inputs,
@@ -36,6 +39,9 @@ pub(super) const NEXT: &str = "database-next";
 /// On the Secret with the user at work: the run that made it that.
 const ROTATED_BY: &str = "openstack.windlass.dev/account-rotated-by";
 
+/// How long whoever is at work as the user before may go on. Glance's pods have ten minutes to end.
+const PATIENCE: Duration = Duration::from_mins(15);
+
 impl Worker {
     pub(super) async fn rotate_account(
         &self,
@@ -46,36 +52,23 @@ impl Worker {
     ) -> Done {
         let current = names::secret(self.name(), "database");
         let next = names::secret(self.name(), NEXT);
-        let seen = (self.seen(&current).await?, self.seen(&next).await?);
-        let run = self.work.run.uid().unwrap_or_default();
-        let Some(secret) = &seen.0 else {
+        let Some(secret) = self.own_secret(&current).await? else {
             return Err(missing(&current, "is not there").into());
         };
-        if !self.is_own(secret.labels()) {
-            let what = format!("Secret {current} is there, and was not made for this object");
-            return Err(
-                config("Taken", what, "change its password as whoever made it does").into(),
-            );
-        }
-        let user = text(secret, "username");
-        let phase = phase(
-            &user,
-            seen.1
-                .as_ref()
-                .map(|next| text(next, "username"))
-                .as_deref(),
-            secret.annotations().get(ROTATED_BY) == Some(&run),
-        );
-        let [first, second] = sql::users_of(&definition.database);
+        let database = &definition.database;
+        let user = in_turn(database, text(&secret, "username"), &current)?;
+        let chosen = self.own_secret(&next).await?;
+        let chosen = chosen.map(|next| text(&next, "username"));
+        let run = self.work.run.uid().unwrap_or_default();
+        let is_by_this_run = secret.annotations().get(ROTATED_BY) == Some(&run);
+        let phase = phase(&user, chosen.as_deref(), is_by_this_run);
         match phase {
             Phase::Done => return Ok(Some(format!("{user} was at work before"))),
             Phase::Begin => {
-                let other = if user == first { &second } else { &first };
-                let values = [("username", other.clone()), ("password", password())];
-                self.make_secret(&next, BTreeMap::from(values)).await?;
-                self.switch(inputs, definition, secret, &run).await?;
+                self.choose(inputs, &other(database, &user), &next).await?;
+                self.switch(inputs, database, &secret, &run).await?;
             }
-            Phase::Switch => self.switch(inputs, definition, secret, &run).await?,
+            Phase::Switch => self.switch(inputs, database, &secret, &run).await?,
             Phase::Finish => {}
         }
         let user = self.site().secret_value(&current, "username").await?;
@@ -83,48 +76,79 @@ impl Worker {
         self.deploy(inputs, definition).await?;
         self.await_api(step, context).await?;
         self.answers(inputs, definition, step).await?;
-        let former = if user == first { second } else { first };
-        self.drop_user(inputs, &former, step, context).await?;
+        let former = other(database, &user);
+        self.end_user(inputs, &former, step, context).await?;
         self.remove_secret(&next).await?;
         Ok(Some(format!("{user} is at work, and {former} is gone")))
     }
 
-    async fn seen(&self, name: &str) -> Result<Option<Secret>, api::run::Failure> {
+    /// A Secret that was made for the object. One of somebody else is not followed, whatever it says.
+    async fn own_secret(&self, name: &str) -> Result<Option<Secret>, Failure> {
         let found = self.secrets().get_opt(name).await;
-        found.map_err(|error| call(format!("read Secret {name}"), &error))
+        let found = found.map_err(|error| call(format!("read Secret {name}"), &error))?;
+        if found
+            .as_ref()
+            .is_some_and(|found| !self.is_own(found.labels()))
+        {
+            let what = format!("Secret {name} is there, and was not made for this object");
+            let remedy =
+                "change the password as whoever made it does, or remove it, and retry the run";
+            return Err(config("Taken", what, remedy));
+        }
+        Ok(found)
+    }
+
+    /// Notes who is next, with a password that nobody knows yet. As long as nothing is noted, one of that name is somebody else's.
+    async fn choose(&self, inputs: &Inputs, user: &str, secret: &str) -> Result<(), Failure> {
+        let (_way, mut session) = self.session(&inputs.database).await?;
+        let is_there = session.has_user(user).await.map_err(|error| said(&error))?;
+        session.close().await;
+        if is_there {
+            return Err(config(
+                "Taken",
+                format!("the database server has a user {user} already, and no rotation made it"),
+                &format!(
+                    "remove it if nobody needs it (DROP USER), for {user} is the next user of the database, and retry the run"
+                ),
+            ));
+        }
+        let values = [("username", user.to_owned()), ("password", password())];
+        let made = self.make_secret(secret, BTreeMap::from(values)).await?;
+        if !made {
+            let what = format!("Secret {secret} was made meanwhile");
+            return Err(transient("Taken", what));
+        }
+        Ok(())
     }
 
     /// Makes the next user, and lets the Secret name it: all of it at once, and as it was read.
     async fn switch(
         &self,
         inputs: &Inputs,
-        definition: &Definition,
+        database: &str,
         current: &Secret,
         run: &str,
-    ) -> Result<(), api::run::Failure> {
+    ) -> Result<(), Failure> {
         let next = names::secret(self.name(), NEXT);
-        let user = self.site().secret_value(&next, "username").await?;
-        let password = self.site().secret_value(&next, "password").await?;
+        let (user, password) = self.account_in(&next, database).await?;
         let digest = sql::digest(&password);
         let (_way, mut session) = self.session(&inputs.database).await?;
-        for statement in sql::account(&definition.database, &user, &digest) {
+        for statement in sql::account(database, &user, &digest) {
             let told = statement.replace(&digest, audit::PASSWORD);
             self.about(&audit::statement(&told))?;
             let made = session.execute(&[statement]).await;
             made.map_err(|error| said(&error))?;
         }
-        self.confine(&mut session, &definition.database, &user)
-            .await?;
+        self.confine(&mut session, database, &user).await?;
         session.close().await;
-        let stands = text(current, "connection");
-        let place = stands.rsplit('@').next().unwrap_or_default();
+        let place = place(&inputs.database, database);
         let patch = json!({
             "metadata": {
                 "resourceVersion": current.resource_version(),
                 "annotations": {ROTATED_BY: run},
             },
             "stringData": {
-                "connection": connection(&user, &password, place),
+                "connection": connection(&user, &password, &place),
                 "username": user, "password": password,
             },
         });
@@ -151,35 +175,42 @@ impl Worker {
         Ok(None)
     }
 
-    /// Not before nobody is at work as that user: a Job may be, or a pod that somebody else made.
-    async fn drop_user(
+    /// Pods that go and Jobs end first what they are at; whoever goes on, as one with a password that got around would, is ended.
+    async fn end_user(
         &self,
         inputs: &Inputs,
         user: &str,
         step: &Step,
         context: &mut StepContext,
-    ) -> Result<(), runs::calls::Ended> {
+    ) -> Result<(), Ended> {
+        let since = Instant::now();
         until(step, context, || async {
             let (_way, mut session) = self.session(&inputs.database).await?;
-            let left = session
-                .sessions_of(user)
-                .await
-                .map_err(|error| said(&error))?;
+            let left = session.sessions_of(user).await;
+            let left = left.map_err(|error| said(&error))?;
             session.close().await;
-            Ok(match left {
-                0 => Seen::There(()),
-                left => Seen::Missing(format!("{left} sessions of {user} end")),
+            Ok(if left == 0 || since.elapsed() > PATIENCE {
+                Seen::There(())
+            } else {
+                Seen::Missing(format!("{left} sessions of {user} end"))
             })
         })
         .await?;
         let (_way, mut session) = self.session(&inputs.database).await?;
-        let statement = sql::remove_user(user);
-        self.about(&audit::statement(&statement))?;
-        let dropped = session.execute(&[statement]).await;
-        dropped.map_err(|error| said(&error))?;
+        for statement in sql::end_user(user) {
+            self.about(&audit::statement(&statement))?;
+            let done = session.execute(&[statement]).await;
+            done.map_err(|error| said(&error))?;
+        }
         session.close().await;
         Ok(())
     }
+}
+
+/// The one of the two users of a database that this one is not.
+fn other(database: &str, user: &str) -> String {
+    let [first, second] = sql::users_of(database);
+    if user == first { second } else { first }
 }
 
 /// Where a rotation stands.

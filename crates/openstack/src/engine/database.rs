@@ -63,6 +63,7 @@ impl Worker {
     pub(super) async fn create_database(&self, inputs: &Inputs, definition: &Definition) -> Done {
         let secret = names::secret(self.name(), "database");
         let user = self.site().secret_value(&secret, "username").await?;
+        let user = in_turn(&definition.database, user, &secret)?;
         let password = self.site().secret_value(&secret, "password").await?;
         let (_way, mut session) = self.session(&inputs.database).await?;
         let cluster = self.cluster().await?;
@@ -73,13 +74,7 @@ impl Worker {
         let database = &definition.database;
         match judge(&found, &own, self.existing(inputs)) {
             Verdict::Make | Verdict::Keep | Verdict::Adopt => {}
-            Verdict::Replace => {
-                for statement in sql::remove(database) {
-                    self.about(&audit::statement(&statement))?;
-                    let removed = session.execute(&[statement]).await;
-                    removed.map_err(|error| said(&error))?;
-                }
-            }
+            Verdict::Replace => self.remove(&mut session, database).await?,
             Verdict::Refuse(whose) => return Err(self.taken(inputs, database, &whose).into()),
         }
         let digest = sql::digest(&password);
@@ -149,13 +144,26 @@ impl Worker {
             session.close().await;
             return Ok(Some("there is none that is this service's".to_owned()));
         }
-        for statement in sql::remove(&definition.database) {
+        self.remove(&mut session, &definition.database).await?;
+        session.close().await;
+        Ok(None)
+    }
+
+    /// Removes a database and its users: the database last, since its comment says whose they are. What has the name of the second user and
+    /// is not known to serve the database alone may be anybody's.
+    async fn remove(&self, session: &mut Session, database: &str) -> Result<(), Failure> {
+        let [first, second] = sql::users_of(database);
+        let grants = session.grants_of(&second).await;
+        let grants = grants.map_err(|error| said(&error))?;
+        let is_own = sql::serves_only(&grants, database, &second);
+        let second = is_own.then(|| sql::remove_user(&second));
+        let statements = std::iter::once(sql::remove_user(&first)).chain(second);
+        for statement in statements.chain([sql::remove_database(database)]) {
             self.about(&audit::statement(&statement))?;
             let removed = session.execute(&[statement]).await;
             removed.map_err(|error| said(&error))?;
         }
-        session.close().await;
-        Ok(None)
+        Ok(())
     }
 
     /// What says whose something is: the comment of the service's database, and the description of its user in Keystone. Clusters that share a server may have objects of one name, and tell each other apart by
@@ -198,6 +206,25 @@ impl Worker {
         let place = (server.host.as_str(), server.port);
         self.site().database(place, &server.admin_secret).await
     }
+}
+
+/// The user that a Secret names, if it is one of the two of the database: as administrator nobody else's is changed, whatever a Secret says.
+pub(super) fn in_turn(database: &str, user: String, secret: &str) -> Result<String, Failure> {
+    let users = sql::users_of(database);
+    if users.contains(&user) {
+        return Ok(user);
+    }
+    let [first, second] = users;
+    Err(config(
+        "Taken",
+        format!(
+            "Secret {secret} names the user {}, and database {database} is of {first} or {second}",
+            api::text::plain(&user, 64)
+        ),
+        &format!(
+            "write {first} under the key username of Secret {secret}, or delete the Secret, and retry the run"
+        ),
+    ))
 }
 
 /// What is done about what is found under the name of a database.
@@ -308,6 +335,18 @@ mod tests {
                 verdict.starts_with(expected),
                 "{found:?} {existing:?}: {verdict}"
             );
+        }
+    }
+
+    #[test]
+    fn a_secret_names_no_user_of_others() {
+        for user in ["keystone", "keystone_2"] {
+            let user = in_turn("keystone", user.to_owned(), "s");
+            assert!(user.is_ok(), "{user:?}");
+        }
+        for user in ["root", "glance", "keystone_3", "", "keystone'"] {
+            let refused = in_turn("keystone", user.to_owned(), "s").unwrap_err();
+            assert_eq!(refused.code, "Taken", "{user}");
         }
     }
 

@@ -22,7 +22,7 @@ use crate::{
         Done, Ended, Worker,
         backups::{Backups, Opened, Service},
         database::said,
-        objects::password,
+        objects::{connection, password, place},
     },
     names,
     sql::{self, Session},
@@ -161,15 +161,7 @@ impl Backups<'_> {
             .map_err(|error| said(&error))?;
         session.close().await;
         let database = self.beside(&keystone.definition.database).await?;
-        let host = if server.host.contains(':') {
-            format!("[{}]", server.host)
-        } else {
-            server.host.clone()
-        };
-        let connection = format!(
-            "mysql+pymysql://{user}:{password}@{host}:{}/{database}",
-            server.port
-        );
+        let connection = connection(&user, &password, &place(server, &database));
         let values = BTreeMap::from([
             ("username", user),
             ("password", password),

@@ -18,9 +18,9 @@ use crate::{
     audit,
     cloud::database_server,
     definition::{Definition, SecretKind},
-    engine::{Done, Worker, account::NEXT, releases::selector},
+    engine::{Done, Worker, account::NEXT, database::in_turn, releases::selector},
     names::{self, CONFIG_PART, MANAGER},
-    service::Inputs,
+    service::{Inputs, Server},
 };
 
 impl Worker {
@@ -68,13 +68,7 @@ impl Worker {
         let server = &inputs.database;
         let user = &definition.database;
         let database = names::secret(self.name(), "database");
-        // In a URL an address of IPv6 stands in brackets.
-        let host = if server.host.contains(':') {
-            format!("[{}]", server.host)
-        } else {
-            server.host.clone()
-        };
-        let place = format!("{host}:{}/{user}", server.port);
+        let place = place(server, user);
         let connection = connection(user, &password, &place);
         let values = [
             ("username", user.clone()),
@@ -82,7 +76,7 @@ impl Worker {
             ("connection", connection),
         ];
         if !self.make_secret(&database, values.into()).await? {
-            self.move_connection(&database, &place).await?;
+            self.move_connection(&database, user, &place).await?;
         }
         for secret in &definition.secrets {
             let values = match secret.kind {
@@ -103,18 +97,13 @@ impl Worker {
     }
 
     /// The password stays, where the server is may change.
-    async fn move_connection(&self, secret: &str, place: &str) -> Result<(), Failure> {
-        let user = self.site().secret_value(secret, "username").await?;
-        let password = self.site().secret_value(secret, "password").await?;
-        let is_plain =
-            |character: char| character.is_ascii_alphanumeric() || "-_.~".contains(character);
-        if password.is_empty() || !password.chars().all(is_plain) {
-            return Err(config(
-                "Unusable",
-                format!("the password in Secret {secret} cannot stand in a URL"),
-                "give one of letters, digits and - _ . ~ there, and retry the run",
-            ));
-        }
+    async fn move_connection(
+        &self,
+        secret: &str,
+        database: &str,
+        place: &str,
+    ) -> Result<(), Failure> {
+        let (user, password) = self.account_in(secret, database).await?;
         let connection = connection(&user, &password, place);
         let stands = self.site().secret_value(secret, "connection").await.ok();
         if stands.as_ref() == Some(&connection) {
@@ -141,6 +130,27 @@ impl Worker {
             .await
             .map(drop)
             .map_err(|error| call(format!("change Secret {secret}"), &error))
+    }
+
+    /// The user of a database that a Secret names, and its password.
+    pub(super) async fn account_in(
+        &self,
+        secret: &str,
+        database: &str,
+    ) -> Result<(String, String), Failure> {
+        let user = self.site().secret_value(secret, "username").await?;
+        let user = in_turn(database, user, secret)?;
+        let password = self.site().secret_value(secret, "password").await?;
+        let is_plain =
+            |character: char| character.is_ascii_alphanumeric() || "-_.~".contains(character);
+        if password.is_empty() || !password.chars().all(is_plain) {
+            return Err(config(
+                "Unusable",
+                format!("the password in Secret {secret} cannot stand in a URL"),
+                "give one of letters, digits and - _ . ~ there, and retry the run",
+            ));
+        }
+        Ok((user, password))
     }
 
     pub(super) async fn make_server_secret(&self) -> Done {
@@ -239,6 +249,17 @@ impl Worker {
     pub(super) fn config_maps(&self) -> Api<ConfigMap> {
         Api::namespaced(self.work.client.clone(), &self.namespace())
     }
+}
+
+/// Where a database is, as [`connection`] takes it.
+pub(super) fn place(server: &Server, database: &str) -> String {
+    // In a URL an address of IPv6 stands in brackets.
+    let host = if server.host.contains(':') {
+        format!("[{}]", server.host)
+    } else {
+        server.host.clone()
+    };
+    format!("{host}:{}/{database}", server.port)
 }
 
 /// How a service reaches a database at that place, HOST:PORT/DATABASE.

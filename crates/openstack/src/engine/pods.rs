@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use api::run::Failure;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::{
     Api, ResourceExt,
@@ -16,7 +17,13 @@ use crate::{
 };
 
 /// How many lines of a log are told.
-const LINES: i64 = 20;
+const LINES: usize = 20;
+/// How many are read: what is secret may have many, and is known as a whole.
+const READ: i64 = 400;
+/// How much is read.
+const LONGEST: i64 = 256 * 1024;
+/// What is shorter stands in any text.
+const SHORTEST: usize = 8;
 
 impl Worker {
     /// How the pods with these labels stand, for people.
@@ -50,24 +57,17 @@ impl Worker {
             return "its pods are gone".to_owned();
         };
         let parameters = LogParams {
-            tail_lines: Some(LINES),
-            limit_bytes: Some(64 * 1024),
+            tail_lines: Some(READ),
+            limit_bytes: Some(LONGEST),
             ..LogParams::default()
         };
         let Ok(secrets) = self.known_secrets(secrets).await else {
             return "it is not told, since what is secret in it is not known".to_owned();
         };
-        let log = self.every_pod().logs(&pod.name_any(), &parameters).await;
-        let mut log = log.unwrap_or_else(|error| controller::chain(&error));
-        for secret in secrets {
-            log = log.replace(&secret, "***");
+        match self.every_pod().logs(&pod.name_any(), &parameters).await {
+            Ok(log) => end_of(&log, &masks(&secrets)),
+            Err(error) => controller::chain(&error),
         }
-        // The cause stands at the end.
-        let start = log.len().saturating_sub(1500);
-        let start = (start..=log.len()).find(|at| log.is_char_boundary(*at));
-        log.get(start.unwrap_or_default()..)
-            .unwrap_or_default()
-            .to_owned()
     }
 
     /// The log of the newest pod, of those that are given nothing secret. Nothing where it is gone.
@@ -93,30 +93,23 @@ impl Worker {
         Api::namespaced(self.work.client.clone(), &self.namespace())
     }
 
-    /// What must not be told: all values of the service's Secrets and of those that something gets beside them, longest first, so that one
-    /// within another is no trace of it.
-    async fn known_secrets(&self, further: &BTreeSet<String>) -> Result<Vec<String>, kube::Error> {
+    /// What must not be told: all values of the service's Secrets and of those that something gets beside them.
+    async fn known_secrets(&self, further: &BTreeSet<String>) -> Result<Vec<Vec<u8>>, kube::Error> {
         let Of::Service(of) = &self.of else {
             return Ok(Vec::new());
         };
         let words = of.1.secrets.iter().map(|secret| secret.name.as_str());
-        let mut data = Vec::new();
         // By their names: one that a person brought has no label.
-        let own = words
-            .chain(["database", NEXT])
-            .map(|word| names::secret(self.name(), word));
-        let all: BTreeSet<_> = own.chain(further.iter().cloned()).collect();
-        for name in all {
-            let found = self.secrets().get_opt(&name).await?;
-            data.extend(found.and_then(|secret| secret.data));
+        let own = words.chain(["database", NEXT]);
+        let own: BTreeSet<_> = own.map(|word| names::secret(self.name(), word)).collect();
+        let mut values = Vec::new();
+        for name in own.union(further) {
+            let found = self.secrets().get_opt(name).await?;
+            let data = found.and_then(|secret| secret.data).into_iter().flatten();
+            // What users of a service are called is no secret.
+            let secret = data.filter(|(key, _)| key != "username" || !own.contains(name));
+            values.extend(secret.map(|(_, value)| value.0));
         }
-        let values = data.into_iter().flatten();
-        let mut values: Vec<_> = values
-            .filter(|(key, _)| key != "username")
-            .filter_map(|(_, value)| String::from_utf8(value.0).ok())
-            .filter(|value| value.len() >= 8)
-            .collect();
-        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         Ok(values)
     }
 
@@ -127,6 +120,48 @@ impl Worker {
             .await;
         Ok(found.map_err(|error| call("list the pods", &error))?.items)
     }
+}
+
+/// In what forms a value may stand in a log: as it is, line by line, and in base64. The longest first, so that one within another leaves no
+/// trace of it.
+fn masks(values: &[Vec<u8>]) -> Vec<String> {
+    let mut masks = BTreeSet::new();
+    for value in values {
+        masks.insert(STANDARD.encode(value));
+        let text = String::from_utf8_lossy(value);
+        let text = text.trim();
+        masks.insert(STANDARD.encode(text));
+        masks.insert(text.to_owned());
+        masks.extend(text.lines().map(|line| line.trim().to_owned()));
+    }
+    let mut masks: Vec<_> = masks
+        .into_iter()
+        .filter(|mask| mask.len() >= SHORTEST)
+        .collect();
+    masks.sort_by_key(|mask| std::cmp::Reverse(mask.len()));
+    masks
+}
+
+/// The last lines of a log, blanked before anything is cut off.
+fn end_of(log: &str, masks: &[String]) -> String {
+    // What was not read to its end may end within something secret.
+    let is_whole = i64::try_from(log.len()).is_ok_and(|length| length < LONGEST);
+    let log = match log.rsplit_once('\n') {
+        Some((whole, _)) if !is_whole => whole,
+        None if !is_whole => "",
+        _ => log,
+    };
+    let blanked = masks
+        .iter()
+        .fold(log.to_owned(), |log, mask| log.replace(mask, "***"));
+    let lines: Vec<_> = blanked.lines().collect();
+    let start = lines.len().saturating_sub(LINES);
+    let end = lines.get(start..).unwrap_or_default().join("\n");
+    // The cause stands at the end.
+    let start = end.len().saturating_sub(1500);
+    let start = (start..=end.len()).find(|at| end.is_char_boundary(*at));
+    let end = end.get(start.unwrap_or_default()..);
+    end.unwrap_or_default().to_owned()
 }
 
 /// What keeps a pod, if anything does.
@@ -171,4 +206,41 @@ fn waits(container: &ContainerStatus) -> Option<String> {
             .as_ref()
             .is_some_and(|ended| ended.exit_code != 0)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_stands_in_no_form_in_what_is_told() {
+        let lines: Vec<_> = (0..30).map(|line| format!("secretline{line:02}")).collect();
+        let key = format!("{}\n", lines.join("\n"));
+        let values = [b"password-x\n".to_vec(), key.clone().into_bytes()];
+        let masks = masks(&values);
+        let encoded = [
+            STANDARD.encode("password-x\n"),
+            STANDARD.encode("password-x"),
+        ];
+        let log = format!(
+            "{key}at https://u:password-x@host\n{}\nit failed\n",
+            encoded.join(" ")
+        );
+        let told = end_of(&log, &masks);
+        for secret in ["password-x", "secretline", &encoded[0], &encoded[1]] {
+            assert!(!told.contains(secret), "{told}");
+        }
+        assert!(told.ends_with("it failed"), "{told}");
+        // The whole key is one mask.
+        assert_eq!(told.lines().count(), 4, "{told}");
+        assert_eq!(
+            end_of(&"a line\n".repeat(100), &masks).lines().count(),
+            LINES
+        );
+        // What stops in the middle tells nothing of where it did.
+        let most = usize::try_from(LONGEST).unwrap();
+        let cut = format!("{}\npasswor", "x".repeat(most));
+        assert!(!end_of(&cut, &masks).contains("passwor"));
+        assert_eq!(end_of(&"password-".repeat(most), &masks), "");
+    }
 }

@@ -128,7 +128,6 @@ impl Worker {
         let state = self.site().state(&release.secrets()).await?;
         let release = release.settled(&state);
         let name = release.job();
-        let part = self.part(&step.id.replace('/', "-"));
         let jobs: Api<ClusterJob> = Api::namespaced(self.work.client.clone(), &self.namespace());
         let there = jobs
             .get_opt(&name)
@@ -155,9 +154,9 @@ impl Worker {
         } else if there.as_ref().is_some_and(|job| ended(job, "Complete")) {
             return Ok(Ran::Before(name));
         }
-        // A run that gave way may have left one at work: two would change the same tables at once, and Helm would end the older in the
-        // middle of that.
-        let label = selector(&part);
+        // A run that gave way may have left one at work, of this step or of one that is gone by now: two would change the same tables at once,
+        // and Helm would end the older in the middle of that.
+        let label = selector(&self.labels());
         until(step, context, || async {
             Ok(match self.at_work(&label, &name).await? {
                 Some(pod) => Seen::Missing(format!("pod {pod} of an earlier run ends")),
@@ -294,7 +293,9 @@ impl Worker {
             return Vec::new();
         };
         let jobs = of.1.steps.iter().filter_map(|step| match &step.does {
-            Action::Job(_) | Action::CheckConfig => Some(names::step(self.name(), &step.id)),
+            Action::CheckConfig => Some(names::step(self.name(), &step.id)),
+            // A hook stands instead of some, with a release of their name.
+            does if does.is_replaceable() => Some(names::step(self.name(), &step.id)),
             _ => None,
         });
         std::iter::once(names::api(self.name()))
