@@ -2,6 +2,8 @@
 //!
 //! They come from the real `resolve` and `plan` and the real state machine of runs, so that nothing here can lag behind.
 
+pub mod foretold;
+
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};

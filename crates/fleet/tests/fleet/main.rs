@@ -13,6 +13,7 @@ mod births;
 mod bounds;
 mod cluster_api;
 mod faults;
+mod foretold;
 mod gates;
 mod rollback;
 mod rolls;

@@ -6,107 +6,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use builders::foretold::{ALPHA, BETA, CLUSTERS, FLEET, GAMMA, Site, TEMPLATE};
 use e2e::{Management, wait_until, windlass};
 use lab::progress::Terminal;
 use serde_json::{Value, json};
 
 mod foretold;
 
-use foretold::Site;
-
 /// Machines take seconds each, and one that comes or goes is looked at every 15 seconds.
 const LIMIT: Duration = Duration::from_mins(8);
-const FLEET: &str = "fleet";
-const ALPHA: &str = "alpha";
-const BETA: &str = "beta";
-const GAMMA: &str = "gamma";
-/// The clusters, and the site of each.
-const CLUSTERS: [(&str, &str); 3] = [(ALPHA, "fra1"), (BETA, "fra1"), (GAMMA, "ams2")];
-
 const PLANE: &str = "plane";
 const WORKER: &str = "worker";
-
-/// What a cluster is rendered to, as people write it. The names of templates end in a digest of what is in them.
-const TEMPLATE: &str = r#"
-apiVersion: inventory.windlass.dev/v1alpha1
-kind: ClusterTemplate
-metadata: {name: memory, namespace: fleet}
-spec:
-  backEnd: Plain
-  documents:
-    - object:
-        apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
-        kind: DevCluster
-        # Its controller writes an annotation, and falls over where there are none.
-        metadata: {name: "{{ cluster.name }}", annotations: {example.com/in-memory: "true"}}
-        spec: {backend: {inMemory: {}}}
-    - naming: Hashed
-      object:
-        apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
-        kind: DevMachineTemplate
-        metadata: {name: "{{ cluster.name }}-plane"}
-        spec: {template: {spec: {backend: {inMemory: {
-          vm: {provisioning: {startupDuration: "{{ boot }}", startupJitter: "0.2"}},
-          node: {provisioning: {startupDuration: 1s, startupJitter: "0.2"}},
-          apiServer: {provisioning: {startupDuration: 1s, startupJitter: "0.2"}},
-          etcd: {provisioning: {startupDuration: 1s, startupJitter: "0.2"}}}}}}}
-    - naming: Hashed
-      object:
-        apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
-        kind: DevMachineTemplate
-        metadata: {name: "{{ cluster.name }}-worker"}
-        spec: {template: {spec: {backend: {inMemory: {
-          vm: {provisioning: {startupDuration: 2s, startupJitter: "0.2"}},
-          node: {provisioning: {startupDuration: 1s, startupJitter: "0.2"}},
-          apiServer: {provisioning: {startupDuration: 1s, startupJitter: "0.2"}},
-          etcd: {provisioning: {startupDuration: 1s, startupJitter: "0.2"}}}}}}}
-    - naming: Hashed
-      object:
-        apiVersion: bootstrap.cluster.x-k8s.io/v1beta2
-        kind: KubeadmConfigTemplate
-        metadata: {name: "{{ cluster.name }}-worker"}
-        spec:
-          template:
-            spec:
-              files: [{path: /etc/site, content: "dns {{ dns | join(' ') }}"}]
-              joinConfiguration: {nodeRegistration: {criSocket: "unix:///run/containerd/containerd.sock"}}
-    - object:
-        apiVersion: controlplane.cluster.x-k8s.io/v1beta2
-        kind: KubeadmControlPlane
-        metadata: {name: "{{ cluster.name }}-plane"}
-        spec:
-          replicas: 1
-          version: v1.34.4
-          kubeadmConfigSpec: {clusterConfiguration: {apiServer: {certSANs: [localhost]}}}
-          machineTemplate:
-            spec:
-              infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DevMachineTemplate, name: "{{ cluster.name }}-plane"}
-    - object:
-        apiVersion: cluster.x-k8s.io/v1beta2
-        kind: MachineDeployment
-        metadata: {name: "{{ cluster.name }}-worker"}
-        spec:
-          clusterName: "{{ cluster.name }}"
-          replicas: "{{ workers }}"
-          selector: {matchLabels: {cluster.x-k8s.io/deployment-name: "{{ cluster.name }}-worker"}}
-          template:
-            metadata: {labels: {cluster.x-k8s.io/cluster-name: "{{ cluster.name }}", cluster.x-k8s.io/deployment-name: "{{ cluster.name }}-worker", example.com/note: "{{ note }}"}}
-            spec:
-              clusterName: "{{ cluster.name }}"
-              deletion: {nodeDrainTimeoutSeconds: "{{ drain }}"}
-              version: v1.34.4
-              bootstrap:
-                configRef: {apiGroup: bootstrap.cluster.x-k8s.io, kind: KubeadmConfigTemplate, name: "{{ cluster.name }}-worker"}
-              infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DevMachineTemplate, name: "{{ cluster.name }}-worker"}
-    - object:
-        apiVersion: cluster.x-k8s.io/v1beta2
-        kind: Cluster
-        metadata: {name: "{{ cluster.name }}"}
-        spec:
-          clusterNetwork: {pods: {cidrBlocks: [192.168.0.0/16]}, services: {cidrBlocks: [10.128.0.0/12]}}
-          controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: KubeadmControlPlane, name: "{{ cluster.name }}-plane"}
-          infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DevCluster, name: "{{ cluster.name }}"}
-"#;
 
 #[test]
 fn an_edit_of_a_site_replaces_the_machines_that_it_changes_and_no_others() {
