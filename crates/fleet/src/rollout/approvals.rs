@@ -29,13 +29,19 @@ pub(super) struct Approved {
     pub at: Option<Time>,
 }
 
-/// The WaveApprovals of a roll-out, from the API as the Rollout is. None where no wave of it waits for one.
-pub(super) async fn listed(
-    rollout: &Rollout,
-    client: &Client,
-) -> Result<Vec<Approved>, kube::Error> {
+/// The WaveApprovals of a roll-out, from the API as the Rollout is.
+#[derive(Debug, Default)]
+pub(super) struct Approvals {
+    /// Each; none where no wave waits for one.
+    pub objects: Vec<Approved>,
+    /// Why none of them is seen.
+    pub unread: Option<&'static str>,
+}
+
+/// Reads them.
+pub(super) async fn listed(rollout: &Rollout, client: &Client) -> Result<Approvals, kube::Error> {
     if matches!(rollout.spec.approval, None | Some(Approval::Never)) {
-        return Ok(Vec::new());
+        return Ok(Approvals::default());
     }
     let namespace = rollout.namespace().unwrap_or_default();
     let api = Api::<DeserializeGuard<WaveApproval>>::namespaced(client.clone(), &namespace);
@@ -43,11 +49,17 @@ pub(super) async fn listed(
         Ok(all) => {
             let all = all.items.into_iter().filter_map(|object| object.0.ok());
             let own = all.filter_map(|object| of(&rollout.name_any(), &object));
-            Ok(own.collect())
+            Ok(Approvals {
+                objects: own.collect(),
+                unread: None,
+            })
         }
         // Definitions and rights of an earlier release: a Rollout can be approved as it was there.
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_forbidden() => {
-            Ok(Vec::new())
+            Ok(Approvals {
+                objects: Vec::new(),
+                unread: Some(UNREAD),
+            })
         }
         Err(error) => Err(error),
     }
@@ -137,6 +149,9 @@ fn manager(entry: &ManagedFieldsEntry) -> String {
 
 /// Bytes of a field manager, by the API.
 const LONGEST_MANAGER: usize = 128;
+
+/// What helps where they may not be listed, or are not defined.
+const UNREAD: &str = "WaveApprovals count for nothing here, for Windlass may not list them: apply the definitions and the rights of this release";
 
 #[cfg(test)]
 mod tests {

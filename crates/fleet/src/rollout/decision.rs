@@ -82,7 +82,7 @@ pub(super) fn decide(
     };
     let edited = edited(known, status.run.as_ref(), &decided.skipped);
     let run = status.run.as_ref();
-    let approved = run.map(|run| approvals::of_run(rollout, &known.approvals, &run.id));
+    let approved = run.map(|run| approvals::of_run(rollout, &known.approvals.objects, &run.id));
     let approved = approved.unwrap_or_default();
     let mut decided = match (status.run.clone(), history::asked(rollout)) {
         (Some(open), asked) if open.ended.is_none() => {
@@ -184,7 +184,7 @@ impl Situation<'_> {
         }
         let mut steering = Steering {
             state,
-            approved: approvals::of_run(self.rollout, &self.known.approvals, &open.id),
+            approved: approvals::of_run(self.rollout, &self.known.approvals.objects, &open.id),
             skip,
             gives_way,
             unknown: self.known.is_unknown(),
@@ -198,9 +198,16 @@ impl Situation<'_> {
         let waiting = engine::waiting(&open, &policy);
         decided.verdict =
             engine::advance(&mut open, &policy, &self.known.seen, &steering, self.now);
-        let objects = &self.known.approvals;
+        let objects = &self.known.approvals.objects;
         approvals::note(self.rollout, objects, &mut open, &policy, waiting);
         decided.verdict.wake = self.wake(decided.verdict.wake);
+        if decided.verdict.phase == RolloutPhase::WaitingForApproval
+            && let Some(unread) = self.known.approvals.unread
+            && let Some(waits) = &mut decided.verdict.waits
+        {
+            waits.push_str("; ");
+            waits.push_str(unread);
+        }
         if let Some(why) = decided.problem.clone().or(refusal) {
             decided.verdict.waits = Some(why);
         }

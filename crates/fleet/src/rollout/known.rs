@@ -14,7 +14,7 @@ use kube::ResourceExt;
 
 use super::{
     Context,
-    approvals::Approved,
+    approvals::Approvals,
     engine,
     engine::{Operators, Seen},
     history, rollback,
@@ -43,7 +43,7 @@ pub(super) struct Known {
     /// Where somebody asks to roll the run back: clusters that cannot go to what they were before, and why.
     pub no_way_back: BTreeMap<String, String>,
     /// The waves that people let begin by objects of their own.
-    pub approvals: Vec<Approved>,
+    pub approvals: Approvals,
     /// What the clusters inherit from, if it can be kept.
     pub sources: Option<String>,
     /// The levels that there are.

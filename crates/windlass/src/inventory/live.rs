@@ -9,7 +9,7 @@ use api::inventory::{
 use fleet::plan::Error;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     api::{ListParams, ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
@@ -243,6 +243,8 @@ fn approval(rollout: &Rollout) -> anyhow::Result<WaveApproval> {
     Ok(WaveApproval {
         metadata: ObjectMeta {
             generate_name: Some(format!("{name}-")),
+            // Of no use to anything once that is gone.
+            owner_references: rollout.owner_ref(&()).map(|owner| vec![owner]),
             ..ObjectMeta::default()
         },
         spec: WaveApprovalSpec {

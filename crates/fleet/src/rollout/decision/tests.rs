@@ -807,6 +807,13 @@ fn an_approval_counts_for_the_run_that_it_names() {
     pass(&mut rollout, &canary);
     let waits = pass(&mut rollout, &canary);
     assert_eq!(waits.verdict.phase, RolloutPhase::WaitingForApproval);
+    let mut unread = known(&[("a1", "2", "2"), ("b1", "1", "2")]);
+    unread.approvals.unread = Some("nobody reads them");
+    let told = pass(&mut rollout, &unread).verdict.waits.unwrap();
+    assert!(
+        told.ends_with("a WaveApproval of it; nobody reads them"),
+        "{told}"
+    );
     let run = waits.run.unwrap().id;
     for (named, phase) in [
         ("another", RolloutPhase::WaitingForApproval),
