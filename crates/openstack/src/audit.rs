@@ -86,8 +86,7 @@ pub fn of_service(
         match action {
             Action::ApplyConfig => vec![object("ConfigMap", &inputs.config)],
             Action::MakeSecrets => {
-                let words = definition.secrets.iter().map(|secret| secret.name.as_str());
-                let words = std::iter::once("database").chain(words);
+                let words = definition.secret_words();
                 words
                     .map(|word| object("Secret", &names::secret(name, word)))
                     .collect()

@@ -48,6 +48,17 @@ pub struct Definition {
     pub by_hand: Vec<StepDefinition>,
 }
 
+impl Definition {
+    /// All Secrets that an installation makes, by the words behind the name of the object.
+    pub fn secret_words(&self) -> impl Iterator<Item = &str> {
+        let beside = self.secrets.iter().map(|secret| secret.name.as_str());
+        std::iter::once(DATABASE).chain(beside)
+    }
+}
+
+/// The Secret with the user of the database, by the word behind the name of the object.
+pub const DATABASE: &str = "database";
+
 /// What a service is in Keystone.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -189,12 +200,7 @@ mod tests {
         for (name, text) in FILES {
             let definition: Definition = serde_saphyr::from_str(text).unwrap();
             assert_eq!(definition.name, *name);
-            let mut secrets: BTreeSet<_> = definition
-                .secrets
-                .iter()
-                .map(|secret| secret.name.as_str())
-                .collect();
-            secrets.insert("database");
+            let secrets: BTreeSet<_> = definition.secret_words().collect();
             let of_jobs = definition.steps.iter().filter_map(|step| match &step.does {
                 Action::Job(job) => Some(job.environment.values()),
                 _ => None,

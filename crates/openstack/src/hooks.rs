@@ -3,7 +3,7 @@
 //! A plan carries all of each hook, so what was shown is what runs, and another hook is another plan. Those of operations that a plan is
 //! not of are not in it: changing one of them changes nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use api::{
     Duration,
@@ -24,6 +24,8 @@ use crate::{
 const TIMEOUT: Duration = Duration::from_seconds(300);
 /// The longest that it may say.
 const LONGEST: Duration = Duration::from_seconds(86_400);
+/// How long all hooks may be as JSON, in bytes: a Run holds its plan and what became of it, and the API stores no more than 1.5 MiB.
+const MOST: usize = 262_144;
 /// What the names of Windlass' own variables begin with.
 const OWN: &str = "WINDLASS_";
 /// What the ids of steps begin with that stand before or after a step.
@@ -131,7 +133,7 @@ pub fn resolved(
 ) -> Result<Vec<Placed>, Vec<Problem>> {
     let mut problems = Vec::new();
     let mut names = BTreeSet::new();
-    let mut replaced: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut replaced: Vec<&Hook> = Vec::new();
     let mut placed = Vec::new();
     for hook in service.spec.hooks.iter().flatten() {
         if !names.insert(&hook.name) {
@@ -143,27 +145,50 @@ pub fn resolved(
                 "give one of them another name",
             ));
         }
-        if let Some(step) = &hook.instead
-            && let Some(other) = replaced.insert(step, &hook.name)
-        {
-            problems.push(of(
-                hook,
-                "instead",
-                step,
-                format!("hook {other} stands instead of that step, and one alone can"),
-                "leave one of them out, or let one of them do both",
-            ));
+        if let Some(step) = &hook.instead {
+            let mut others = replaced.iter();
+            if let Some(other) = others.find(|other| meet(other, hook)) {
+                problems.push(of(
+                    hook,
+                    "instead",
+                    step,
+                    format!(
+                        "hook {} stands instead of that step, and one alone can",
+                        other.name
+                    ),
+                    "leave one of them out, let one of them do both, or name operations that differ",
+                ));
+            }
+            replaced.push(hook);
         }
         match one(hook, definition) {
             Ok(hook) => placed.push(hook),
             Err(problem) => problems.push(problem),
         }
     }
+    let length = serde_json::to_string(&service.spec.hooks).map_or(0, |text| text.len());
+    if length > MOST {
+        problems.push(Problem::new(
+            "OpenStackService spec.hooks",
+            format!("{} KiB", length.div_ceil(1024)),
+            "every run carries all hooks of its plan, so they are 256 KiB at most, together",
+            "put long files into an image, and name that",
+        ));
+    }
     if problems.is_empty() {
         Ok(placed)
     } else {
         Err(problems)
     }
+}
+
+/// Whether two hooks stand instead of one step in the runs of one operation.
+fn meet(one: &Hook, other: &Hook) -> bool {
+    let any = |hook: &Hook| hook.operations.iter().flatten().next().is_none();
+    let of_other = || other.operations.iter().flatten();
+    let mut of_one = one.operations.iter().flatten();
+    one.instead == other.instead
+        && (any(one) || any(other) || of_one.any(|own| of_other().any(|theirs| own == theirs)))
 }
 
 fn of(
@@ -659,6 +684,49 @@ mod tests {
             )[0],
             "hook/a"
         );
+    }
+
+    #[test]
+    fn one_step_is_replaced_by_another_hook_in_runs_of_another_operation() {
+        let run = json!({"command": ["true"]});
+        let hooks = |first: &Value, second: &Value| {
+            json!([
+                {"name": "a", "instead": "database/expand", "operations": first, "image": run},
+                {"name": "b", "instead": "database/expand", "operations": second, "image": run},
+            ])
+        };
+        let apart = keystone(&hooks(&json!(["Install"]), &json!(["Upgrade"])));
+        let wanted = apart.wanted().unwrap();
+        for (operation, told) in [
+            (
+                Operation::Install,
+                "Run hook a, instead of database/expand, in runs of Install",
+            ),
+            (
+                Operation::Upgrade,
+                "Run hook b, instead of database/expand, in runs of Upgrade",
+            ),
+        ] {
+            let steps = wanted.steps(operation);
+            assert!(steps.iter().any(|step| step.title == told), "{told}");
+        }
+        for other in [json!(["Install", "Update"]), json!(null)] {
+            let refused = refused(&hooks(&other, &json!(["Update"])));
+            assert!(
+                refused.contains("hook a stands instead of that step"),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn hooks_that_no_run_could_carry_are_refused() {
+        let image = json!({"command": ["a"], "files": {"a": "x".repeat(60_000)}});
+        let hooks = (0..5).map(
+            |number| json!({"name": format!("a{number}"), "after": "api/token", "image": image}),
+        );
+        let refused = refused(&hooks.collect());
+        assert!(refused.contains("they are 256 KiB at most"), "{refused}");
     }
 
     /// A further service has to say it, too: what keeps it from harm is not replaced.

@@ -129,7 +129,12 @@ fn plan(of: &OpenstackFile) -> anyhow::Result<()> {
         let name = service.name_any();
         say(&format!("OpenStackService {name}"));
         let wanted = wanted(service)?;
-        let steps = wanted.every_step();
+        let mut steps = wanted.every_step();
+        // What stands instead of a step in runs that are no installation.
+        let is_shown = |hook: &Step| steps.iter().any(|step| step.title == hook.title);
+        let hooks = wanted.hooks.iter().map(|hook| &hook.step);
+        let others: Vec<_> = hooks.filter(|hook| !is_shown(hook)).cloned().collect();
+        steps.extend(others);
         let inputs = serde_json::from_value(Value::Object(wanted.inputs))?;
         let definition = definition::find(&service.spec.service)
             .with_context(|| format!("no service is called {}", service.spec.service))?;

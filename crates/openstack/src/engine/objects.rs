@@ -174,8 +174,7 @@ impl Worker {
     }
 
     pub(super) async fn remove_secrets(&self, definition: &Definition) -> Done {
-        let words = definition.secrets.iter().map(|secret| secret.name.as_str());
-        for word in words.chain(["database", NEXT]) {
+        for word in definition.secret_words().chain([NEXT]) {
             self.remove_secret(&names::secret(self.name(), word))
                 .await?;
         }

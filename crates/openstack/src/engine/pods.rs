@@ -98,9 +98,8 @@ impl Worker {
         let Of::Service(of) = &self.of else {
             return Ok(Vec::new());
         };
-        let words = of.1.secrets.iter().map(|secret| secret.name.as_str());
         // By their names: one that a person brought has no label.
-        let own = words.chain(["database", NEXT]);
+        let own = of.1.secret_words().chain([NEXT]);
         let own: BTreeSet<_> = own.map(|word| names::secret(self.name(), word)).collect();
         let mut values = Vec::new();
         for name in own.union(further) {

@@ -12,6 +12,7 @@ use ::openstack::{
     definition,
     made::{self, Made, Release, Subject},
     names,
+    wish::Operation,
 };
 use anyhow::{Context, bail};
 use api::{
@@ -209,7 +210,7 @@ fn of_service(service: &OpenStackService, within: Option<&str>) -> anyhow::Resul
     let definition = definition::find(&service.spec.service)
         .with_context(|| format!("no service is called {}", service.spec.service))?;
     let wanted = super::wanted(service)?;
-    let steps = wanted.every_step();
+    let steps = wanted.steps(Operation::Install);
     let inputs = serde_json::from_value(Value::Object(wanted.inputs))?;
     let writes = audit::of_service((&name, &namespace), (&inputs, &definition), &steps);
     let subject = subject(service);
@@ -221,8 +222,7 @@ fn of_service(service: &OpenStackService, within: Option<&str>) -> anyhow::Resul
         title: step.title.clone(),
         lines: match Action::of(step) {
             Some(Action::MakeSecrets) => {
-                let words = definition.secrets.iter().map(|secret| secret.name.as_str());
-                let words = std::iter::once("database").chain(words);
+                let words = definition.secret_words();
                 words
                     .map(|word| {
                         let keys = made::secret_keys(&definition, word);
