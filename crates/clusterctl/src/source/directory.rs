@@ -1,7 +1,8 @@
 //! A directory with releases, as clusterctl's local repositories are laid out: `LABEL/VERSION/FILE`.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -136,10 +137,31 @@ impl Directory {
         Ok(Files {
             metadata: read(&path.join("metadata.yaml"))?,
             components: read(&components)?,
-            signature: signature.exists().then(|| read(&signature)).transpose()?,
+            signature: signature
+                .exists()
+                .then(|| read_signature(&signature))
+                .transpose()?,
         })
     }
 }
+
+/// Whatever it is: one of another kind, as gpg's, is of no use to whoever asks for one, and in nobody else's way.
+fn read_signature(path: &Path) -> Result<String, DirectoryError> {
+    let read = || {
+        let mut bytes = Vec::new();
+        let file = fs::File::open(path)?;
+        file.take(LONGEST_SIGNATURE).read_to_end(&mut bytes)?;
+        io::Result::Ok(bytes)
+    };
+    let bytes = read().map_err(|error| DirectoryError::File {
+        path: path.to_owned(),
+        source: Unfit::Read(error),
+    })?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// In bytes. One of the kind that is known has a hundred.
+const LONGEST_SIGNATURE: u64 = 4096;
 
 fn read(path: &Path) -> Result<String, DirectoryError> {
     let read = || text(fs::File::open(path).map_err(Unfit::Read)?);
@@ -204,6 +226,10 @@ mod tests {
             .unwrap();
         assert_eq!(files.components, "plain");
         assert_eq!(files.signature.as_deref(), Some("signature"));
+        // One that is no text, as gpg's.
+        write(home.path(), "v1.9.0/components.yaml.sig", b"\x89\x01\xff");
+        let files = directory.files(&docker(), &"v1.9.0".parse().unwrap());
+        assert_eq!(files.unwrap().components, "plain");
     }
 
     #[test]

@@ -147,7 +147,8 @@ impl FetchError {
                 "find out who changed the release, and mend it or the annotation; it is asked for again"
             }
             Self::Unsigned(Unsigned::Missing) => {
-                "have the signature published beside the file of components, as FILE.sig; it is asked for again"
+                "have the signature published beside the file of components, as FILE.sig; it is asked for again, but where a ConfigMap keeps the release \
+                 without one: windlass providers preload --key replaces that"
             }
             Self::Unsigned(_) => {
                 "find out who changed the release, or who signs it, and mend it or the annotation; it is asked for again"

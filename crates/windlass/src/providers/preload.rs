@@ -33,13 +33,14 @@ const SHOWN: usize = 256;
 
 pub(crate) async fn preload(global: &Global, options: &Preload) -> anyhow::Result<()> {
     let address = address(options)?;
+    let key = key(options)?;
     let (provider, version, files) = match (&options.from, &address) {
         (Some(from), _) => options.provider.release(from)?,
-        (None, Some(address)) => fetched(options, address).await?,
+        (None, Some(address)) => fetched(options, address, key.clone()).await?,
         (None, None) => bail!("no place of the release is given; see --help"),
     };
     // One that cannot be installed is not kept either.
-    if let Some(key) = key(options)? {
+    if let Some(key) = key {
         let verified = key.verify(&files.components, files.signature.as_deref());
         verified.with_context(|| format!("nothing was kept of {provider} {version}"))?;
     }
@@ -122,6 +123,7 @@ fn key(options: &Preload) -> anyhow::Result<Option<Key>> {
 async fn fetched(
     options: &Preload,
     address: &Address,
+    key: Option<Key>,
 ) -> anyhow::Result<(Provider, Version, Files)> {
     let (provider, version) = options.provider.read()?;
     let authorities = options.authorities.as_ref().map(|file| {
@@ -138,7 +140,7 @@ async fn fetched(
         version: version.or_else(|| address.version()),
         place: address.place.clone(),
         pin: None,
-        key: key(options)?,
+        key,
         overlay: Overlay::default(),
         refetch: None,
     };
