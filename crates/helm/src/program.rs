@@ -25,6 +25,8 @@ const OLDEST: Version = Version::new(3, 14, 0);
 const ANSWERS: Duration = Duration::from_secs(30);
 /// How many revisions are kept of a release: each is a Secret of up to half a megabyte.
 const HISTORY: &str = "3";
+/// Helm 4 otherwise fails where somebody else has written a field; Helm 3 leaves such a field alone where the chart says the same as before.
+const AS_BEFORE: &str = "--server-side=false";
 /// How much of its complaint an error tells.
 const COMPLAINT: usize = 2000;
 
@@ -201,6 +203,9 @@ impl Helm {
             timeout.as_ref(),
         ];
         arguments.extend(further.iter().map(OsStr::new));
+        if self.version.major >= 4 {
+            arguments.push(AS_BEFORE.as_ref());
+        }
         let what = format!("install release {}", place.release);
         self.call(&what, &arguments, input(held)?, deadline)
             .await

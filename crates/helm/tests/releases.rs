@@ -10,7 +10,7 @@ use helm::{
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, Config, config::KubeConfigOptions};
-use lab::{ControlPlane, Kubernetes, progress::Terminal};
+use lab::{ControlPlane, Extent, Kubernetes, progress::Terminal};
 use serde_json::{Value, json};
 
 const DEADLINE: Duration = Duration::from_mins(2);
@@ -21,16 +21,21 @@ const PLACE: Place<'_> = Place {
 
 #[test]
 fn a_release_lives_and_survives_the_death_of_its_client() {
-    let program = lab::helm(&Terminal::default()).unwrap();
+    let mut programs = vec![(3, lab::helm(&Terminal::default()).unwrap())];
+    if Extent::of_this_run() == Extent::Full {
+        programs.push((4, lab::helm_4(&Terminal::default()).unwrap()));
+    }
     let plane = ControlPlane::start(Kubernetes::Newest, &Terminal::default()).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(story(&program, &plane.kubeconfig()));
+    for (major, program) in programs {
+        runtime.block_on(story(major, &program, &plane.kubeconfig()));
+    }
 }
 
-async fn story(program: &Path, kubeconfig: &Path) {
+async fn story(major: u64, program: &Path, kubeconfig: &Path) {
     let client = client(kubeconfig).await;
     let helm = Helm::find(program, Some(kubeconfig)).await.unwrap();
-    assert_eq!(helm.version().major, 3);
+    assert_eq!(helm.version().major, major);
     let chart = tempfile(PLAIN);
     let locks = tempfile::tempdir().unwrap();
     let held = lock::hold(locks.path(), PLACE).await.unwrap();

@@ -32,7 +32,7 @@ pub use node::Node;
 pub use programs::Kubernetes;
 pub use programs::cloud_images::CloudImages;
 pub use programs::foreign::foreign;
-pub use programs::helm::helm;
+pub use programs::helm::{helm, helm_4};
 pub use programs::magnum::{Magnum, MagnumRelease};
 pub use programs::module::module;
 pub use programs::openbao::{OpenBao, openbao};

@@ -69,10 +69,11 @@ fn gather(extent: Extent) -> Result<Ready> {
         let mut versions = extent.kubernetes().iter();
         versions.try_for_each(|version| version.servers(&progress).map(drop))
     })?;
-    timed("nodes of the Kubernetes that is upgraded from", &|| {
-        Kubernetes::Oldest.programs(&progress).map(drop)
-    })?;
     if extent == Extent::Full {
+        timed("nodes of the Kubernetes that is upgraded from", &|| {
+            Kubernetes::Oldest.programs(&progress).map(drop)
+        })?;
+        timed("Helm 4", &|| lab::helm_4(&progress).map(drop))?;
         timed("nodes of the patch release before", &|| {
             Kubernetes::Patch.programs(&progress).map(drop)
         })?;
@@ -82,7 +83,7 @@ fn gather(extent: Extent) -> Result<Ready> {
         base::ensure(base::Base::default(), &progress).map(drop)
     })?;
     timed("images of Kubernetes", &|| {
-        let mut versions = Kubernetes::ALL.into_iter();
+        let mut versions = extent.kubernetes().iter();
         versions.try_for_each(|version| {
             images::ensure(&version.programs(&progress)?, &progress).map(drop)
         })

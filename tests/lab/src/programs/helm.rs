@@ -1,4 +1,4 @@
-//! Helm, built from its Go module, to install the chart as people do.
+//! Helm, built from its Go modules, to install the chart as people do.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,45 +8,61 @@ use anyhow::{Context, Result};
 use super::{BuildCache, go, go_build, minimum, required};
 use crate::{Progress, cache};
 
-/// The `helm` program, built where the cache does not have this version.
+/// The `helm` program of version 3, built where the cache does not have it.
 ///
 /// # Errors
 ///
 /// A module cannot be had or does not build.
 pub fn helm(progress: &dyn Progress) -> Result<PathBuf> {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("helm");
+    build(3, progress)
+}
+
+/// The same of version 4.
+///
+/// # Errors
+///
+/// A module cannot be had or does not build.
+pub fn helm_4(progress: &dyn Progress) -> Result<PathBuf> {
+    build(4, progress)
+}
+
+fn build(major: u8, progress: &dyn Progress) -> Result<PathBuf> {
+    let package = format!("helm.sh/helm/v{major}");
+    let directory = match major {
+        3 => "helm".to_owned(),
+        major => format!("helm-{major}"),
+    };
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join(&directory);
     let read =
         |name| fs::read_to_string(sources.join(name)).with_context(|| format!("read {name}"));
     let module = read("go.mod")?;
-    let flags = format!(
-        "-s -w -X helm.sh/helm/v3/internal/version.version=v{} {}",
-        required(&module, "helm.sh/helm/v3")?,
-        kubernetes(&module)?
+    let mut flags = format!(
+        "-s -w -X {package}/internal/version.version=v{}",
+        required(&module, &package)?,
     );
+    // Version 4 finds it out by itself.
+    if major == 3 {
+        flags.push(' ');
+        flags.push_str(&kubernetes(&module)?);
+    }
     let key = cache::key([
         module.as_bytes(),
         read("go.sum")?.as_bytes(),
         flags.as_bytes(),
     ]);
-    let directory = cache::ensure("helm", &key, |target| {
+    let built = cache::ensure(&directory, &key, |target| {
         progress.begin(
-            "Helm",
+            &format!("Helm {major}"),
             "built from source, about 2 minutes on 2 cores, 60 MB",
         );
         let go = go(&minimum(&module)?, progress)?;
         let scratch = BuildCache::choose(&go)?;
-        go_build(
-            &go,
-            &sources,
-            &[PACKAGE.to_owned()],
-            &flags,
-            target,
-            &scratch,
-        )?;
+        let program = format!("{package}/cmd/helm");
+        go_build(&go, &sources, &[program], &flags, target, &scratch)?;
         progress.end();
         Ok(())
     })?;
-    Ok(directory.join("helm"))
+    Ok(built.join("helm"))
 }
 
 /// Without a cluster to ask, Helm says that it is one of the Kubernetes that it was built with, which it must be told.
@@ -61,5 +77,3 @@ fn kubernetes(module: &str) -> Result<String> {
     });
     Ok(flags.join(" "))
 }
-
-const PACKAGE: &str = "helm.sh/helm/v3/cmd/helm";
