@@ -93,6 +93,12 @@ impl Keystone {
     }
 
     fn client(&self, user: &str, arguments: &[&str]) -> Command {
+        let module = ["-m", "openstackclient.shell"];
+        self.python_of(user, &[&module, arguments].concat())
+    }
+
+    /// Python with the packages of OpenStack, for which a user is known by the environment.
+    pub fn python_of(&self, user: &str, arguments: &[&str]) -> Command {
         let project = match user {
             "eve" => "other",
             "admin" => "admin",
@@ -100,7 +106,6 @@ impl Keystone {
         };
         let mut command = self.openstack.python();
         command
-            .args(["-m", "openstackclient.shell"])
             .args(arguments)
             .env("HOME", &self.directory)
             // `config` ends with a line for the shell, which it looks up.

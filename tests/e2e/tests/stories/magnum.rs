@@ -95,6 +95,8 @@ fn a_cluster_lives_as_users_of_openstack_know_it() {
     );
 
     world.may_enter("first", &uuid);
+    let sdk = ["-c", include_str!("magnum/sdk.py"), "first", &uuid];
+    output(&mut world.keystone.python_of("ann", &sdk)).unwrap();
 
     world.coe("ann", &["cluster", "resize", "first", "2"]);
     world.play_kubespray(&uuid, 3);
