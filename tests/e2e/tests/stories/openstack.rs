@@ -4,8 +4,12 @@
 use std::{collections::BTreeSet, process::Command, time::Duration};
 
 use e2e::{Services, condition, is_true, wait_until, windlass};
-use lab::{command::output, progress::Terminal};
+use lab::{Extent, command::output, progress::Terminal};
 use serde_json::{Value, json};
+
+use writes::Deaths;
+
+mod writes;
 
 /// A loaded machine takes its time.
 const LIMIT: Duration = Duration::from_mins(8);
@@ -51,6 +55,8 @@ fn one_object_ends_with_tokens_and_an_image() {
     // The operator dies in the middle: its runner goes on, and another operator finds it again.
     world.step_is_done("one-keystone", 1).unwrap();
     world.operate().unwrap();
+    // So do its runners, on the way to the database and in the middle of Helm.
+    Deaths::of(&world, "one-keystone").at_each(&["SQL GRANT ALL", "Helm release one-keystone-api"]);
     let ready = world.until("openstack", "one", "Ready").unwrap();
     assert_eq!(ready["status"]["steps"], "9/9");
     let service = world.get("openstackservice", "one-keystone");
@@ -80,7 +86,10 @@ fn one_object_ends_with_tokens_and_an_image() {
     assert_eq!(sent, kept);
     nothing_secret_is_told(&world);
     what_was_done_is_what_was_planned(&world, &cloud);
-    what_is_rendered_is_what_is_there(&world);
+    let is_full = Extent::of_this_run() == Extent::Full;
+    if is_full {
+        what_is_rendered_is_what_is_there(&world);
+    }
     database_goes_away(&world);
 
     // A password that somebody changed is set again, by the step that sets it.
@@ -97,9 +106,11 @@ fn one_object_ends_with_tokens_and_an_image() {
     // Another release, and another setting: another ConfigMap, other pods, and no other table. Nobody notices.
     let uid = world.get("secret", "one-keystone-admin")["metadata"]["uid"].clone();
     let tokens = world.tokens().unwrap();
-    rotates_keys(&world);
-    rotates_account(&world);
-    slip_is_refused(&world);
+    if is_full {
+        rotates_keys(&world);
+        rotates_account(&world);
+        slip_is_refused(&world);
+    }
     let config = json!({"keystone.conf": "[token]\nexpiration = 4321\n"});
     world.apply(&Services::cloud("2026.2", &config)).unwrap();
     world.until("openstack", "one", "Ready").unwrap();
@@ -233,7 +244,17 @@ fn a_backup_brings_back_what_was_there() {
     );
     let described = ["user", "show", "before", "-f", "value", "-c", "description"];
     assert_eq!(world.openstack(&described).unwrap().trim_end(), "line\none");
-    nothing_secret_is_told_of_keystone(&world);
+    nothing_secret_is_told_of(
+        &world,
+        &[
+            ("one-keystone-admin", "password"),
+            ("one-keystone-database", "password"),
+            ("one-mariadb-admin", "password"),
+            ("one-keystone-fernet-keys", "1"),
+            ("one-placement-identity", "password"),
+            ("backups", "passphrase"),
+        ],
+    );
 
     // A second one, of which one is kept; and one that was cut.
     does_errand(&world, "backup", &["backup", "one"]).unwrap();
@@ -272,8 +293,8 @@ fn does_errand(world: &Services, word: &str, arguments: &[&str]) -> anyhow::Resu
     })
 }
 
-/// What backups say of themselves holds nothing of what is in them.
-fn nothing_secret_is_told_of_keystone(world: &Services) {
+/// What objects and files of runs say of themselves holds nothing of what is in these Secrets.
+fn nothing_secret_is_told_of(world: &Services, secrets: &[(&str, &str)]) {
     let kinds = "openstacks,openstackservices,runs,configmaps,events,jobs,deployments";
     let mut told = world.kubectl(&["get", kinds, "-o", "yaml"]).unwrap();
     let files = Command::new("grep")
@@ -281,14 +302,7 @@ fn nothing_secret_is_told_of_keystone(world: &Services) {
         .arg(world.node.lab.dir().join("windlass"))
         .output();
     told.push_str(&String::from_utf8_lossy(&files.unwrap().stdout));
-    for (name, key) in [
-        ("one-keystone-admin", "password"),
-        ("one-keystone-database", "password"),
-        ("one-mariadb-admin", "password"),
-        ("one-keystone-fernet-keys", "1"),
-        ("one-placement-identity", "password"),
-        ("backups", "passphrase"),
-    ] {
+    for (name, key) in secrets {
         let secret = world.secret(name, key).unwrap();
         assert!(!told.contains(&secret), "{name} {key} is told");
     }
