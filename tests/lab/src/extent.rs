@@ -41,12 +41,16 @@ impl Extent {
         "clusters of a real Magnum 21, 22 and 23 are made by the driver in it",
         "a real Magnum 23 answers as Windlass does",
         "a cloud is backed up, drilled and brought back",
+        "in a cloud, keys and the user of a database are rotated and a slip in a file is refused while tokens are issued, and what `render` prints is held against it",
+        "releases by Helm 4 beside Helm 3",
+        "the runner of a Keystone dies at all that it is about to write, instead of at two such places",
         "clusterctl beside our move of its objects",
         "a move of Cluster API objects is stopped at each of its writes instead of each seventh",
         "clusterctl beside our rendering of providers",
         "four providers of Cluster API run in a real cluster, raise clusters, survive an image that is nowhere, and are upgraded while they are called and Windlass is killed; plain clusterctl sees them",
         "a fleet on machines in memory: an edit of a site replaces the Machines that it changes and no others, and ten random edits those that were foretold",
-        "scale, remove and upgrade are killed at every edge of their journals, runner and operator, instead of at one step",
+        "scale and remove are killed at every edge of their journals, runner and operator, instead of at one step",
+        "a cluster is upgraded by a minor version, node by node, while somebody uses it, and runner and operator are killed at every edge",
         "definitions of providers: held against those of the Cluster API operator",
     ];
 

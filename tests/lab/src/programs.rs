@@ -138,6 +138,8 @@ fn go_build(
         .arg(directory.join(""))
         .args(packages)
         .env("CGO_ENABLED", "0")
+        // A compiler that ends soon need not clear up so often: a tenth faster, for some hundred megabytes.
+        .env("GOGC", "400")
         .env("GOTOOLCHAIN", "local")
         .env("GOWORK", "off");
     if let Some(scratch) = &cache.0 {

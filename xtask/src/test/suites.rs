@@ -53,8 +53,8 @@ const HOSTS: &str = "package(conformance) | package(differential) | package(e2e)
     (package(kapi) & binary(kubectl)) | (package(helm) & binary(releases)) | (package(openstack) & binary(/^(merge|schema)$/))";
 
 /// Stories that only `--full` tells.
-const FULL: &str = "(package(e2e) & test(/^(adopt|planes|recover|replace|component|patched|self_managing|magnum::compared|magnum::driver|magnum_hosts|management|fleet)::/)) | \
-    (package(e2e) & test(/^openstack::a_backup_/)) | \
+const FULL: &str = "(package(e2e) & test(/^(adopt|planes|recover|replace|component|patched|self_managing|magnum::compared|magnum::driver|magnum_hosts|management|fleet|upgrade)::/)) | \
+    (package(e2e) & test(/^openstack::(a_backup_|writes::)/)) | \
     (package(lab) & binary(managers))";
 
 /// Compiles the tests.
