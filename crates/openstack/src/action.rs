@@ -218,7 +218,9 @@ impl Action {
                 parameters,
             }),
             groups: Vec::new(),
-            timeout: Some(Duration::from_seconds(timeout)),
+            // A service may wait for a person, and its run has bounds of its own.
+            timeout: (!matches!(self, Self::AwaitService(_)))
+                .then(|| Duration::from_seconds(timeout)),
             retry: Some(Retry {
                 limit: retries,
                 back_off: Some(Duration::from_seconds(2)),

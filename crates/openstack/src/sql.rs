@@ -152,6 +152,18 @@ impl Session {
         Ok(count.unwrap_or_default() > 0)
     }
 
+    /// Those of this name that may come from certain places alone, as `'NAME'@'PLACE'`. None of them is made here.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses or does not answer.
+    pub async fn beside(&mut self, user: &str) -> Result<Vec<String>, Error> {
+        let query = "SELECT Host FROM mysql.user WHERE User = ? AND Host <> '%' ORDER BY Host";
+        let hosts = in_time(self.0.exec::<String, _, _>(query, (user,))).await?;
+        let named = |host: &String| format!("{}@{}", quoted(user), quoted(host));
+        Ok(hosts.iter().map(named).collect())
+    }
+
     /// How many sessions a user has.
     ///
     /// # Errors

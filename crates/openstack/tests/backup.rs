@@ -138,6 +138,14 @@ async fn a_user_of_a_database_may_nothing_elsewhere_and_goes_with_every_session(
     let grants = admin.grants_of(user).await.unwrap();
     assert!(sql::serves_only(&grants, database, user), "{grants:?}");
 
+    let local = "CREATE USER 'keystone_2'@'localhost', 'keystone_3'@'localhost'";
+    admin.execute(&[local.to_owned()]).await.unwrap();
+    let beside = admin.beside(user).await.unwrap();
+    assert_eq!(beside, ["'keystone_2'@'localhost'"]);
+    let local = "DROP USER 'keystone_2'@'localhost'";
+    admin.execute(&[local.to_owned()]).await.unwrap();
+    assert_eq!(admin.beside(user).await.unwrap(), [""; 0]);
+
     let login = server.login(user, "word");
     let mut at_work = Session::open(&login).await.unwrap();
     assert_eq!(admin.sessions_of(user).await.unwrap(), 1);

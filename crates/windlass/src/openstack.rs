@@ -14,7 +14,7 @@ use ::openstack::{
 use anyhow::{Context, bail};
 use api::{
     Run,
-    openstack::{OpenStack, OpenStackService, Standing},
+    openstack::{OpenStack, OpenStackService, Phase, Standing},
     run::{Action as StepAction, Plan, Step},
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
@@ -265,6 +265,13 @@ async fn run_of<K: Wish>(object: &K, client: Client, options: &RunStep) -> anyho
         Ok(_) => {}
     }
     let (id, plan) = one_step(wanted, &options.step)?;
+    let rotates = |step: &Step| matches!(Action::of(step), Some(Action::RotateAccount));
+    if plan.steps.iter().any(rotates) && !is_at_rest(object) {
+        bail!(
+            "{} is not Ready as its spec says, and {id} replaces its pods by what that says: wait for it (windlass openstack status), or mend it",
+            object.name_any()
+        );
+    }
     let operation = Operation::Step.name();
     let name = object::next(object, operation, &observed.runs);
     let generation = object.meta().generation.unwrap_or_default();
@@ -273,6 +280,14 @@ async fn run_of<K: Wish>(object: &K, client: Client, options: &RunStep) -> anyho
     answered(stored, "store the run")?;
     println!("run {name} does step {id}; windlass logs and kubectl get run {name} tell of it");
     Ok(())
+}
+
+/// Whether it is what its spec says, and works.
+fn is_at_rest<K: Wish>(object: &K) -> bool {
+    object.standing().is_some_and(|standing| {
+        standing.observed_generation == object.meta().generation
+            && standing.phase == Some(Phase::Ready)
+    })
 }
 
 /// The plan of the one step that is meant, by its id or the end of it, and that id.
@@ -317,6 +332,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_service_is_at_rest_when_it_is_ready_as_its_spec_says() {
+        let service = |generation: i64, phase: &str| -> OpenStackService {
+            serde_json::from_value(json!({
+                "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStackService",
+                "metadata": {"name": "identity", "namespace": "cloud", "generation": 2},
+                "spec": {"service": "keystone", "image": "keystone:1",
+                    "database": {"host": "db", "adminSecret": {"name": "admin"}}},
+                "status": {"observedGeneration": generation, "phase": phase},
+            }))
+            .unwrap()
+        };
+        assert!(is_at_rest(&service(2, "Ready")));
+        assert!(!is_at_rest(&service(1, "Ready")));
+        assert!(!is_at_rest(&service(2, "Unhealthy")));
+    }
 
     #[test]
     fn what_a_cloud_asks_for_where_a_service_is_gone_is_a_step_of_it() {

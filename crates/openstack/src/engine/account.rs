@@ -56,6 +56,7 @@ impl Worker {
             return Err(missing(&current, "is not there").into());
         };
         let database = &definition.database;
+        self.must_be_own(inputs, database).await?;
         let user = in_turn(database, text(&secret, "username"), &current)?;
         let chosen = self.own_secret(&next).await?;
         let chosen = chosen.map(|next| text(&next, "username"));
@@ -65,7 +66,8 @@ impl Worker {
         match phase {
             Phase::Done => return Ok(Some(format!("{user} was at work before"))),
             Phase::Begin => {
-                self.choose(inputs, &other(database, &user), &next).await?;
+                self.choose(inputs, (&user, &other(database, &user)), &next)
+                    .await?;
                 self.switch(inputs, database, &secret, &run).await?;
             }
             Phase::Switch => self.switch(inputs, database, &secret, &run).await?,
@@ -77,6 +79,7 @@ impl Worker {
         self.await_api(step, context).await?;
         self.answers(inputs, definition, step).await?;
         let former = other(database, &user);
+        self.must_be_own(inputs, database).await?;
         self.end_user(inputs, &former, step, context).await?;
         self.remove_secret(&next).await?;
         Ok(Some(format!("{user} is at work, and {former} is gone")))
@@ -99,10 +102,27 @@ impl Worker {
     }
 
     /// Notes who is next, with a password that nobody knows yet. As long as nothing is noted, one of that name is somebody else's.
-    async fn choose(&self, inputs: &Inputs, user: &str, secret: &str) -> Result<(), Failure> {
+    async fn choose(
+        &self,
+        inputs: &Inputs,
+        (former, user): (&str, &str),
+        secret: &str,
+    ) -> Result<(), Failure> {
         let (_way, mut session) = self.session(&inputs.database).await?;
         let is_there = session.has_user(user).await.map_err(|error| said(&error))?;
+        let beside = session.beside(former).await.map_err(|error| said(&error))?;
         session.close().await;
+        if !beside.is_empty() {
+            return Err(config(
+                "Taken",
+                format!(
+                    "the database server has {} as well, which would stay when {former} goes: {}",
+                    if beside.len() == 1 { "a user" } else { "users" },
+                    api::text::lines(&beside.join(", "), 500)
+                ),
+                "remove them if nobody needs them (DROP USER), and retry the run",
+            ));
+        }
         if is_there {
             return Err(config(
                 "Taken",

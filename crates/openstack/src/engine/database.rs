@@ -123,6 +123,24 @@ impl Worker {
         Ok(found.is_some())
     }
 
+    /// A database that is not noted as this service's is of somebody else, or on another server than its pods have.
+    pub(super) async fn must_be_own(&self, inputs: &Inputs, database: &str) -> Result<(), Failure> {
+        let (_way, mut session) = self.session(&inputs.database).await?;
+        let found = session.find(database).await;
+        let found = found.map_err(|error| said(&error))?;
+        session.close().await;
+        let own = self.owner().await?;
+        if judge(&found, &own, Existing::Refuse) == Verdict::Keep {
+            return Ok(());
+        }
+        let host = &inputs.database.host;
+        Err(config(
+            "Taken",
+            format!("database {database} on {host} is not known to be this service's"),
+            "name the server that the service has in spec.database, or let a run make or adopt the database there first",
+        ))
+    }
+
     fn taken(&self, inputs: &Inputs, database: &str, whose: &str) -> Failure {
         let mut remedy = format!(
             "set spec.existing to Adopt if {database} is to be this service's with what is in it, or take another server"

@@ -65,7 +65,7 @@ impl Worker {
             Ok(done) => {
                 let log = self.last_words(&selector(&part), &secrets).await;
                 let done = format!("{}; the end of its log: {log}", done.unwrap_or_default());
-                Ok(Some(api::text::lines(&done, 1024)))
+                Ok(Some(api::text::lines(&done, 2048)))
             }
             Err(Ended::Failed(failure)) if JOB_ENDS.contains(&failure.code.as_str()) => {
                 let failure = of_hook(hook, &failure);
@@ -74,7 +74,7 @@ impl Worker {
                 }
                 let (code, message) = (failure.code, failure.message);
                 let done = format!("failed, which is ignored: {code}: {message}");
-                Ok(Some(api::text::lines(&done, 1024)))
+                Ok(Some(api::text::lines(&done, 2048)))
             }
             Err(ended) => Err(ended),
         }
@@ -159,7 +159,9 @@ impl Worker {
         let label = selector(&self.labels());
         until(step, context, || async {
             Ok(match self.at_work(&label, &name).await? {
-                Some(pod) => Seen::Missing(format!("pod {pod} of an earlier run ends")),
+                Some(pod) => Seen::Missing(format!(
+                    "pod {pod} of an earlier run ends; who will not wait deletes its Job"
+                )),
                 None => Seen::There(()),
             })
         })
