@@ -618,6 +618,8 @@ pub fn wait_until<T>(
     mut ask: impl FnMut() -> anyhow::Result<Option<T>>,
 ) -> anyhow::Result<T> {
     let started = Instant::now();
+    // Most questions are a kubectl, and one that is started five times a second takes a third of a processor from what is waited for.
+    let mut pause = Duration::from_millis(100);
     loop {
         if let Some(answer) = ask()? {
             return Ok(answer);
@@ -627,6 +629,7 @@ pub fn wait_until<T>(
             "waited {} s for {what}",
             limit.as_secs()
         );
-        thread::sleep(Duration::from_millis(200));
+        thread::sleep(pause);
+        pause = (pause * 3 / 2).min(Duration::from_millis(500));
     }
 }

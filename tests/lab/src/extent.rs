@@ -43,7 +43,7 @@ impl Extent {
         "a cloud is backed up, drilled and brought back",
         "in a cloud, keys and the user of a database are rotated and a slip in a file is refused while tokens are issued, and what `render` prints is held against it",
         "releases by Helm 4 beside Helm 3",
-        "the runner of a Keystone dies at all that it is about to write, instead of at two such places",
+        "the runner of a Keystone dies at all that it is about to write, instead of at one such place",
         "clusterctl beside our move of its objects",
         "a move of Cluster API objects is stopped at each of its writes instead of each seventh",
         "clusterctl beside our rendering of providers",

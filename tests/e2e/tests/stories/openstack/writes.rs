@@ -36,13 +36,10 @@ impl<'a> Deaths<'a> {
         }
     }
 
-    /// Has the runner die where the first line is noted that begins like this, one after the other.
-    pub(super) fn at_each(&mut self, begins: &[&str]) {
-        for begins in begins {
-            let before = self.at.len();
-            let died = |deaths: &Self| deaths.at.len() > before;
-            self.until(begins, |what| what.starts_with(begins), died);
-        }
+    /// Has the runner die where the first line is noted that begins like this.
+    pub(super) fn at(mut self, begins: &str) {
+        let died = |deaths: &Self| !deaths.at.is_empty();
+        self.until(begins, |what| what.starts_with(begins), died);
     }
 
     /// Has the runner die at all that is noted and chosen, until that is enough.
