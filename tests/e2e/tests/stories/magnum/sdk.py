@@ -47,7 +47,7 @@ try:
     magnum.delete_cluster_template(template.uuid, ignore_missing=False)
     raise SystemExit("a template went that a cluster is made from")
 except openstack.exceptions.BadRequestException as error:
-    assert "is referenced by one or multiple clusters" in str(error), error
+    assert "is referenced by one or multiple clusters" in error.response.text, error.response.text
 magnum.delete_cluster(made)
 magnum.wait_for_delete(made, interval=1, wait=60)
 magnum.delete_cluster_template(template.uuid, ignore_missing=False)
