@@ -130,11 +130,16 @@ pub struct Rotation {
     /// The Secret, by the word behind the name of the object.
     pub secret: String,
     /// The file with these settings.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub file: String,
-    /// How many keys there may be.
+    /// How many keys there may be: a number, or the setting that is one.
     pub keep: String,
     /// How long what a key sealed is valid: the sum of these, in seconds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lifetime: Vec<String>,
+    /// What seals all that there is with the key in use, before another one is. Nothing: it expires.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reseal: Vec<String>,
 }
 
 /// A question that only a service that works can answer.
@@ -309,6 +314,8 @@ impl Action {
             Self::Job(_) => (1800, 30, 3),
             // One of an earlier run ends before, and its pod has to come.
             Self::Hook(hook) => (hook.timeout.seconds() + 600, 30, 3),
+            // Its Job has three attempts of its own.
+            Self::RotateKeys(rotation) if !rotation.reseal.is_empty() => (1800, 30, 3),
             Self::AwaitApi | Self::AwaitServer => (900, 30, 3),
             Self::CheckConfig => (900, 10, 3),
             Self::AwaitService(_) => (7200, 60, 3),

@@ -110,6 +110,14 @@ pub fn of_service(
                 let all = release.chain(files);
                 all.chain([object("Job", &job)]).collect()
             }
+            Action::RotateKeys(rotation) => {
+                let made = names::step(name, &step.id);
+                let job = object("Job", &format!("{made}-{DIGEST}"));
+                let reseals = !rotation.reseal.is_empty();
+                let reseal = reseals.then(|| [release(&made), job]);
+                let secret = object("Secret", &names::secret(name, &rotation.secret));
+                reseal.into_iter().flatten().chain([secret]).collect()
+            }
             Action::Deploy => deployed(name, inputs, definition),
             Action::SeedIdentity => {
                 let known = inputs.identity.iter();
@@ -152,7 +160,9 @@ pub fn of_cloud(name: &str, inputs: &cloud::Inputs, steps: &[Step]) -> Vec<Expec
 fn deployed(name: &str, inputs: &service::Inputs, definition: &Definition) -> Vec<String> {
     let mut made = Vec::new();
     for step in &definition.by_hand {
-        if let Action::RotateKeys(rotation) = &step.does {
+        if let Action::RotateKeys(rotation) = &step.does
+            && !rotation.lifetime.is_empty()
+        {
             // How long what they seal is valid is noted beside them.
             made.push(object("Secret", &names::secret(name, &rotation.secret)));
         }

@@ -25,6 +25,9 @@ pub struct Definition {
     pub config_directory: String,
     /// Its configuration files: what stands before anything that people say.
     pub config: BTreeMap<String, String>,
+    /// Files that people may give beside those, each whole: nothing is merged into one.
+    #[serde(default)]
+    pub whole: BTreeMap<String, Whole>,
     /// What of oslo.config's schema these files are held against.
     pub schema: Schema,
     /// What it is in Keystone. None: it is Keystone.
@@ -58,6 +61,15 @@ impl Definition {
 
 /// The Secret with the user of the database, by the word behind the name of the object.
 pub const DATABASE: &str = "database";
+
+/// What a file is that people give whole.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+pub enum Whole {
+    /// Rules of oslo.policy, in YAML or JSON.
+    Policy,
+    /// A text that the service alone understands.
+    Text,
+}
 
 /// What a service is in Keystone.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
@@ -178,6 +190,14 @@ mod tests {
                 let Action::RotateKeys(rotation) = &step.does else {
                     continue;
                 };
+                let secret = |known: &Secret| {
+                    known.name == rotation.secret && known.kind == SecretKind::Keys
+                };
+                assert!(definition.secrets.iter().any(secret), "{rotation:?}");
+                if !rotation.reseal.is_empty() {
+                    assert!(rotation.keep.parse::<u32>().is_ok_and(|keep| keep > 2));
+                    continue;
+                }
                 let text = definition.config[&rotation.file].clone();
                 let name = rotation.file.clone();
                 let file = Merged::of(&[Source { name, text }]).unwrap();
@@ -187,10 +207,6 @@ mod tests {
                     let value = found.values().last().unwrap();
                     assert!(value.parse::<u32>().is_ok(), "{setting} = {value}");
                 }
-                let secret = |known: &Secret| {
-                    known.name == rotation.secret && known.kind == SecretKind::Keys
-                };
-                assert!(definition.secrets.iter().any(secret), "{rotation:?}");
             }
         }
     }
@@ -200,6 +216,9 @@ mod tests {
         for (name, text) in FILES {
             let definition: Definition = serde_saphyr::from_str(text).unwrap();
             assert_eq!(definition.name, *name);
+            for file in definition.whole.keys() {
+                assert!(!definition.config.contains_key(file), "{name}: {file}");
+            }
             let secrets: BTreeSet<_> = definition.secret_words().collect();
             let of_jobs = definition.steps.iter().filter_map(|step| match &step.does {
                 Action::Job(job) => Some(job.environment.values()),

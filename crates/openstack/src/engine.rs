@@ -184,7 +184,10 @@ impl Worker {
             Action::Ask(ask) => self.ask(inputs, definition, &ask, step).await,
             Action::ForgetIdentity => self.forget_identity(inputs).await,
             Action::RotateAccount => self.rotate_account(inputs, definition, step, context).await,
-            Action::RotateKeys(rotation) => self.rotate_keys(inputs, &rotation).await,
+            Action::RotateKeys(rotation) => {
+                let of = (inputs, definition);
+                self.rotate_keys(of, &rotation, step, context).await
+            }
             Action::PruneConfig => self.prune_config(inputs).await,
             Action::RemoveReleases => self.remove_releases(step, context).await,
             Action::DropDatabase => self.drop_database(inputs, definition).await,

@@ -15,7 +15,7 @@ use crate::{
     action::{Action, HookJob, Job},
     charts::Chart,
     cloud::{self, database_server},
-    definition::{Definition, Key, SecretKind},
+    definition::{Definition, Key, SecretKind, Whole},
     names::{self, CONFIG_PART},
     service::Inputs,
 };
@@ -153,7 +153,17 @@ impl Subject {
     pub fn check(&self, inputs: &Inputs, definition: &Definition, step: &str) -> Release {
         let directory = &definition.config_directory;
         let schema = &definition.schema;
-        let command = schema.command(directory, &inputs.files, &inputs.schema);
+        let is_merged = |name: &&String| definition.config.contains_key(*name);
+        let (merged, whole): (Vec<_>, Vec<_>) = inputs.files.keys().partition(is_merged);
+        let of = |name: &String| (name.clone(), inputs.files[name].clone());
+        let merged = merged.into_iter().map(of).collect();
+        let is_policy = |name: &&str| definition.whole.get(*name) == Some(&Whole::Policy);
+        let policies: Vec<_> = whole
+            .into_iter()
+            .map(String::as_str)
+            .filter(is_policy)
+            .collect();
+        let command = schema.command(directory, &merged, &policies, &inputs.schema);
         let mut values = self.pod(inputs, definition, &command);
         values["environment"] = json!({});
         values["secrets"] = json!([]);

@@ -74,7 +74,10 @@ impl Rule {
             let number = value.and_then(|value| value.trim().parse::<u32>().ok());
             number.ok_or(setting)
         };
-        let keep = number(&rotation.keep)?;
+        let keep = match rotation.keep.parse() {
+            Ok(number) => number,
+            Err(_) => number(&rotation.keep)?,
+        };
         let mut lifetime = SignedDuration::ZERO;
         for setting in &rotation.lifetime {
             lifetime += SignedDuration::from_secs(number(setting)?.into());

@@ -21,6 +21,8 @@ pub struct Schema {
     /// The namespaces of oslo.config's options, as the service's own sample file is made of them. The first is its own: an image
     /// without it knows nothing; of the others it may have some.
     pub namespaces: Vec<String>,
+    /// The namespace of oslo.policy's rules.
+    pub policies: String,
     /// Sections of the service with keys of another one, which the schema has.
     #[serde(default)]
     pub sections: BTreeMap<String, String>,
@@ -51,17 +53,20 @@ impl Leave {
 }
 
 impl Schema {
-    /// The command that looks at these files in this directory of a container of the service.
+    /// The command that looks at these files, and at these of oslo.policy, in this directory of a container of the service.
     pub fn command(
         &self,
         directory: &str,
         files: &BTreeMap<String, String>,
+        policies: &[&str],
         leave: &Leave,
     ) -> Vec<String> {
         let asked = json!({
             "directory": directory,
             "files": files.keys().collect::<Vec<_>>(),
             "namespaces": self.namespaces,
+            "policies": policies,
+            "rules": self.policies,
             "like": self.like(files),
             "allow": leave.allow,
             "shared": leave.shared,
@@ -119,8 +124,24 @@ enum Said {
     Deprecated(Found),
     /// It cannot read the file.
     Unreadable(Unreadable),
+    /// It asks for no such rule, and neither does another rule.
+    NoRule(OfRule),
+    /// It cannot understand the rule, which lets nobody through then.
+    BadRule(OfRule),
+    /// It knows the rule by a name that will go.
+    OldRule(OfRule),
     /// It cannot tell, and why.
     Unavailable(String),
+}
+
+/// A rule of oslo.policy.
+#[derive(Debug, Deserialize)]
+struct OfRule {
+    file: String,
+    rule: String,
+    /// What was probably meant.
+    #[serde(default)]
+    nearest: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -153,8 +174,9 @@ pub fn told(log: &str) -> Option<String> {
     let words = read(log).into_iter().filter_map(|said| match said {
         Said::Passed(found) => Some(format!("{found} is unknown here")),
         Said::Deprecated(found) => Some(format!("{found} is deprecated")),
+        Said::OldRule(OfRule { file, rule, .. }) => Some(format!("{file} {rule} is deprecated")),
         Said::Unavailable(why) => Some(format!("the image could not check the files: {why}")),
-        Said::Refused(_) | Said::Unreadable(_) => None,
+        Said::Refused(_) | Said::Unreadable(_) | Said::NoRule(_) | Said::BadRule(_) => None,
     });
     let words: Vec<_> = words.collect();
     (!words.is_empty()).then(|| api::text::lines(&words.join("; "), 1000))
@@ -187,6 +209,13 @@ pub fn refusal(log: &str) -> Option<Failure> {
         Said::Unreadable(Unreadable { file, line, why }) => {
             Some(format!("{file} line {line}: {why}"))
         }
+        Said::NoRule(of) => {
+            first.get_or_insert_with(|| of.setting());
+            Some(of.unknown())
+        }
+        Said::BadRule(OfRule { file, rule, .. }) => Some(format!(
+            "{file} {rule} cannot be understood, so it would let nobody through"
+        )),
         _ => None,
     });
     let words: Vec<_> = words.collect();
@@ -204,6 +233,23 @@ pub fn refusal(log: &str) -> Option<Failure> {
             1000,
         ),
     ))
+}
+
+impl OfRule {
+    fn setting(&self) -> String {
+        format!("{}.{}", self.file, self.rule)
+    }
+
+    fn unknown(&self) -> String {
+        let Self {
+            file,
+            rule,
+            nearest,
+        } = self;
+        let meant = nearest.as_ref();
+        let meant = meant.map_or_else(String::new, |nearest| format!("; it knows {nearest}"));
+        format!("{file} {rule} is no rule of this release, and no other rule refers to it{meant}")
+    }
 }
 
 impl Found {
@@ -244,6 +290,25 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_that_nobody_asks_for_is_told_with_the_one_that_was_meant() {
+        let log = r#"{"OldRule": {"file": "policy.yaml", "rule": "old"}}
+{"NoRule": {"file": "policy.yaml", "rule": "identity:get_usr", "nearest": "identity:get_user"}}
+{"BadRule": {"file": "policy.yaml", "rule": "mine"}}
+"#;
+        let failure = refusal(log).unwrap();
+        assert_eq!(failure.code, "SettingUnknown");
+        assert_eq!(
+            failure.message,
+            "policy.yaml identity:get_usr is no rule of this release, and no other rule refers to it; it knows identity:get_user; \
+             policy.yaml mine cannot be understood, so it would let nobody through"
+        );
+        let remedy = failure.remedy.unwrap();
+        let allowed = "spec.schema.allow: [policy.yaml.identity:get_usr]";
+        assert!(remedy.contains(allowed), "{remedy}");
+        assert_eq!(told(log).unwrap(), "policy.yaml old is deprecated");
+    }
+
+    #[test]
     fn an_image_that_cannot_tell_is_told_apart() {
         let log = "{\"Unavailable\": \"ModuleNotFoundError: No module named 'oslo_config'\"}\n";
         let failure = refusal(log).unwrap();
@@ -258,6 +323,7 @@ mod tests {
     fn sections_that_people_name_are_like_those_that_the_schema_has() {
         let schema = Schema {
             namespaces: vec!["glance.api".to_owned()],
+            policies: "glance".to_owned(),
             sections: BTreeMap::from([("staging".to_owned(), "file".to_owned())]),
             named: Some("DEFAULT.enabled_backends".to_owned()),
         };
@@ -276,7 +342,7 @@ mod tests {
             proceed: true,
             ..Leave::default()
         };
-        let last = |leave| schema.command("/etc", &files, leave).pop();
+        let last = |leave| schema.command("/etc", &files, &[], leave).pop();
         assert_eq!(last(&proceed).as_deref(), Some("0"));
         assert_eq!(last(&Leave::default()).as_deref(), Some("69"));
     }

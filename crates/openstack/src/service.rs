@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     action::{Action, Job, in_order},
     config::{Merged, Source},
-    definition::{self, Definition},
+    definition::{self, Definition, Whole},
     hooks,
     identity::Account,
     names, reach,
@@ -131,6 +131,10 @@ impl Wish for OpenStackService {
                 BTreeMap::new()
             }
         };
+        let whole = whole(self, &definition).unwrap_or_else(|of_files| {
+            problems.extend(of_files);
+            BTreeMap::new()
+        });
         let hooks = hooks::resolved(self, &definition).unwrap_or_else(|of_hooks| {
             problems.extend(of_hooks);
             Vec::new()
@@ -142,6 +146,7 @@ impl Wish for OpenStackService {
         let files: BTreeMap<_, _> = files
             .into_iter()
             .map(|(name, merged)| (name, merged.render()))
+            .chain(whole)
             .collect();
         let name = self.name_any();
         let text: Vec<_> = files
@@ -344,15 +349,20 @@ pub fn files(
 ) -> Result<BTreeMap<String, Merged>, Vec<Problem>> {
     let mut problems = Vec::new();
     for name in service.spec.config.keys() {
-        if name != GLOBAL && !definition.config.contains_key(name) {
-            let known: Vec<_> = definition.config.keys().map(String::as_str).collect();
+        let is_known = definition.config.contains_key(name) || definition.whole.contains_key(name);
+        if name != GLOBAL && !is_known {
+            let known = |names: Vec<&String>| {
+                let names = names.into_iter().map(String::as_str);
+                names.collect::<Vec<_>>().join(", ")
+            };
             problems.push(Problem::new(
                 "OpenStackService spec.config",
                 name,
                 format!(
-                    "the files of {} are {}, and {GLOBAL} for all of them",
+                    "the files of {} are {}, and {GLOBAL} for these; whole ones are {}",
                     definition.name,
-                    known.join(", ")
+                    known(definition.config.keys().collect()),
+                    known(definition.whole.keys().collect()),
                 ),
                 "name one of them: a file that nobody reads changes nothing",
             ));
@@ -395,6 +405,67 @@ pub fn files(
         Ok(merged)
     } else {
         Err(problems)
+    }
+}
+
+/// The files that people give whole.
+///
+/// # Errors
+///
+/// Rules of oslo.policy are none, or all of it is more than a Run carries.
+pub fn whole(
+    service: &OpenStackService,
+    definition: &Definition,
+) -> Result<BTreeMap<String, String>, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let mut files = BTreeMap::new();
+    for (name, is) in &definition.whole {
+        let Some(text) = service.spec.config.get(name) else {
+            continue;
+        };
+        if *is == Whole::Policy
+            && let Err(why) = rules(text)
+        {
+            let field = format!("OpenStackService spec.config[{name}]");
+            let remedy = "write rules as NAME: \"CHECK\", as oslo.policy has them";
+            problems.push(Problem::new(field, "", why, remedy));
+        }
+        files.insert(name.clone(), text.clone());
+    }
+    let bytes: usize = files.values().map(String::len).sum();
+    if bytes > WHOLE {
+        problems.push(Problem::new(
+            "OpenStackService spec.config",
+            format!("{bytes} bytes of whole files"),
+            format!("each Run carries them: {WHOLE} bytes together at most"),
+            "put long files into an image",
+        ));
+    }
+    if problems.is_empty() {
+        Ok(files)
+    } else {
+        Err(problems)
+    }
+}
+
+/// What files that are given whole may have together, in bytes.
+const WHOLE: usize = 256 * 1024;
+
+/// Whether a text is rules of oslo.policy, and what it is if not. Whether the release asks for them is known by its image.
+fn rules(text: &str) -> Result<(), String> {
+    let rules: BTreeMap<String, serde_json::Value> =
+        serde_saphyr::from_str(text).map_err(|error| {
+            let line = error.to_string();
+            let line = line.lines().next().unwrap_or_default();
+            format!("it is no map of rules: {line}")
+        })?;
+    match rules
+        .iter()
+        .find(|(_, check)| !check.is_string() && !check.is_array())
+    {
+        Some((name, _)) => Err(format!("the rule {name} is no text")),
+        None if rules.is_empty() => Err("it holds no rule".to_owned()),
+        None => Ok(()),
     }
 }
 
@@ -504,6 +575,18 @@ mod tests {
             other.wanted().unwrap().inputs["config"],
             wanted.inputs["config"]
         );
+    }
+
+    #[test]
+    fn a_file_that_is_given_whole_is_taken_as_it_is() {
+        let policy = "# Those of the night shift.\n\"identity:get_user\": \"role:night\"\n";
+        let config = json!({"policy.yaml": policy, "global.conf": "[DEFAULT]\ndebug = true\n"});
+        let wanted = keystone(&config).wanted().unwrap();
+        assert_eq!(wanted.inputs["files"]["policy.yaml"], policy);
+        let plain = keystone(&json!({"global.conf": "[DEFAULT]\ndebug = true\n"}));
+        let plain = plain.wanted().unwrap();
+        assert_ne!(plain.inputs["config"], wanted.inputs["config"]);
+        assert!(plain.inputs["files"].get("policy.yaml").is_none());
     }
 
     fn of(service: &str, spec: &serde_json::Value) -> OpenStackService {
@@ -628,6 +711,22 @@ mod tests {
             broken.contains("line 2: a setting is KEY = VALUE"),
             "{broken}"
         );
+        for (policy, why) in [
+            ("a: [", "it is no map of rules"),
+            ("- a", "it is no map of rules"),
+            ("a: {b: c}", "the rule a is no text"),
+            ("", "it holds no rule"),
+        ] {
+            let refused = refused(keystone(&json!({"policy.yaml": policy})));
+            let field = "spec.config[policy.yaml]";
+            assert!(
+                refused.contains(field) && refused.contains(why),
+                "{refused}"
+            );
+        }
+        let large = json!({"sso_callback_template.html": "x".repeat(WHOLE + 1)});
+        let large = refused(keystone(&large));
+        assert!(large.contains("262145 bytes of whole files"), "{large}");
         let mut unknown = keystone(&json!({}));
         unknown.spec.service = "keystne".to_owned();
         let unknown = refused(unknown);

@@ -16,7 +16,22 @@ fn check(text: &str, leave: &Leave) -> Result<(String, bool)> {
     fs::write(directory.path().join("keystone.conf"), text)?;
     let files = BTreeMap::from([("keystone.conf".to_owned(), text.to_owned())]);
     let place = directory.path().display().to_string();
-    let command = keystone.schema.command(&place, &files, leave);
+    checked(&keystone.schema.command(&place, &files, &[], leave))
+}
+
+/// The same of rules of oslo.policy.
+fn check_rules(text: &str, leave: &Leave) -> Result<(String, bool)> {
+    let keystone = definition::find("keystone").context("Keystone is not known")?;
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("policy.yaml"), text)?;
+    let place = directory.path().display().to_string();
+    let command = keystone
+        .schema
+        .command(&place, &BTreeMap::new(), &["policy.yaml"], leave);
+    checked(&command)
+}
+
+fn checked(command: &[String]) -> Result<(String, bool)> {
     let python = OpenStack::ensure(&Terminal::default())?.python();
     let variables = python
         .get_envs()
@@ -77,6 +92,29 @@ fn a_slip_is_refused_and_what_is_meant_is_let_through() {
 }
 
 #[test]
+fn a_rule_that_nobody_asks_for_is_refused() {
+    let well = "\"identity:get_user\": \"rule:night or role:admin\"\nnight: \"role:night\"\nmine: \"@\"\nnobody: \"!\"\n";
+    let leave = Leave {
+        allow: ["mine", "nobody"]
+            .map(|rule| format!("policy.yaml.{rule}"))
+            .into(),
+        ..Leave::default()
+    };
+    assert_eq!(check_rules(well, &leave).unwrap(), (String::new(), true));
+    let slips =
+        "\"identity:get_usr\": \"role:night\"\n\"identity:list_users\": \"role:a orr role:b)\"\n";
+    let (said, passes) = check_rules(slips, &leave).unwrap();
+    let message = schema::refusal(&said).unwrap().message;
+    assert!(!passes);
+    for slip in [
+        "policy.yaml identity:get_usr is no rule of this release, and no other rule refers to it; it knows identity:get_user",
+        "policy.yaml identity:list_users cannot be understood",
+    ] {
+        assert!(message.contains(slip), "{message}");
+    }
+}
+
+#[test]
 fn an_image_that_knows_no_keystone_cannot_tell() {
     let keystone = definition::find("keystone").unwrap();
     let files = BTreeMap::from([("keystone.conf".to_owned(), String::new())]);
@@ -85,7 +123,7 @@ fn an_image_that_knows_no_keystone_cannot_tell() {
             proceed,
             ..Leave::default()
         };
-        let command = keystone.schema.command("/nowhere", &files, &leave);
+        let command = keystone.schema.command("/nowhere", &files, &[], &leave);
         let (program, arguments) = command.split_first().unwrap();
         let done = Command::new(program)
             .args(arguments)

@@ -123,6 +123,33 @@ spec:
 }
 
 #[test]
+fn a_file_that_is_given_whole_is_told_by_rule_and_line() {
+    let rules = "          policy.yaml: |\n            # Nobody else.\n            \"identity:get_user\": \"role:night\"\n";
+    let cloud = CLOUD.replace(
+        "          keystone.conf: |\n",
+        &format!("{rules}          keystone.conf: |\n"),
+    );
+    let told = windlass(&cloud, &["explain", "policy.yaml", "identity:get_user"]);
+    let expected = format!(
+        "one-keystone identity:get_user = role:night\n  from cloud.yaml line {}, OpenStack one spec.services[keystone].config[policy.yaml]\n",
+        line_of(&cloud, "role:night")
+    );
+    assert_eq!((told.out, told.err), (expected, String::new()));
+    let whole = windlass(&cloud, &["explain", "policy.yaml"]).out;
+    assert!(
+        whole.starts_with("one-keystone policy.yaml, whole\n"),
+        "{whole}"
+    );
+    let unsaid = windlass(&cloud, &["explain", "policy.yaml", "identity:get_users"]);
+    let says = "one-keystone says nothing of identity:get_users";
+    assert!(
+        !unsaid.is_well && unsaid.err.contains(says),
+        "{}",
+        unsaid.err
+    );
+}
+
+#[test]
 fn a_plan_says_every_write_before_it_is_done() {
     let told = windlass(CLOUD, &["plan"]);
     assert_eq!((told.is_well, told.err.as_str()), (true, ""));

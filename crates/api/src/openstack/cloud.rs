@@ -132,7 +132,8 @@ pub struct CloudService {
     /// Where its data is kept that is in no database, such as Glance's images. Default: nowhere, it goes with its pod, which is for
     /// trials.
     pub storage: Option<Storage>,
-    /// What its configuration files say beside what Windlass gives, by the names of the files. It has the last word.
+    /// What its configuration files say beside what Windlass gives, by the names of the files. It has the last word. Those that no
+    /// setting is merged into, as policy.yaml, are taken whole.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "super::files")]
     pub config: BTreeMap<String, String>,

@@ -71,7 +71,8 @@ pub struct OpenStackServiceSpec {
     /// What all its configuration files say beside what Windlass gives, before `config`: what its OpenStack says for all services.
     #[schemars(length(max = 65536))]
     pub cloud_config: Option<String>,
-    /// What its configuration files say beside what Windlass gives, by the names of the files: keystone.conf. It has the last word.
+    /// What its configuration files say beside what Windlass gives, by the names of the files: keystone.conf. It has the last word. Those that no
+    /// setting is merged into, as policy.yaml, are taken whole.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "super::files")]
     pub config: BTreeMap<String, String>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::run::{Failure, FailureClass};
+use api::run::{Failure, FailureClass, Step};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE};
 use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
@@ -13,9 +13,10 @@ use kube::{
 use rand::Rng as _;
 use runs::calls::{call, config, failure};
 use serde_json::json;
+use workflow::StepContext;
 
 use crate::{
-    action::{Action, Rotation},
+    action::{Action, Job, Rotation},
     audit,
     config::{Merged, Source},
     definition::Definition,
@@ -68,20 +69,25 @@ impl Worker {
         Ok(())
     }
 
-    pub(super) async fn rotate_keys(&self, inputs: &Inputs, rotation: &Rotation) -> Done {
+    pub(super) async fn rotate_keys(
+        &self,
+        (inputs, definition): (&Inputs, &Definition),
+        rotation: &Rotation,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Done {
         let name = names::secret(self.name(), &rotation.secret);
-        let found = self.secrets().get_opt(&name).await;
-        let found = found.map_err(|error| call(format!("read Secret {name}"), &error))?;
-        let mut secret = found.ok_or_else(|| super::missing(&name, "is not there"))?;
-        if !self.is_own(secret.labels()) {
-            let what = format!("Secret {name} is there, and was not made for this object");
-            let remedy = "rotate its keys as whoever made it does";
-            return Err(config("Taken", what, remedy).into());
-        }
         let mut rule = rule(inputs, rotation)?;
-        let noted = Noted::read(secret.annotations());
+        if !rotation.reseal.is_empty() {
+            let (_, keys, noted) = self.ring(&name).await?;
+            // What is refused begins nothing.
+            let early = rotation::rotate(&keys, &noted.since, rule, Timestamp::now(), key());
+            early.map_err(|why| refused(&name, &why))?;
+            self.reseal((inputs, definition), rotation, &noted.since, step, context)
+                .await?;
+        }
+        let (mut secret, keys, noted) = self.ring(&name).await?;
         rule.lifetime = rule.lifetime.max(noted.lifetime);
-        let keys = read(&name, &secret)?;
         let rotated = rotation::rotate(&keys, &noted.since, rule, Timestamp::now(), key());
         let (keys, since) = rotated.map_err(|why| refused(&name, &why))?;
         let told = keys.keys().map(u32::to_string).collect::<Vec<_>>();
@@ -100,6 +106,38 @@ impl Worker {
             .await;
         stored.map_err(|error| call(format!("change Secret {name}"), &error))?;
         Ok(Some(format!("keys {} are there", told.join(", "))))
+    }
+
+    /// Has all that there is sealed with the key in use, once between two rotations: all pods seal with that one by now.
+    async fn reseal(
+        &self,
+        (inputs, definition): (&Inputs, &Definition),
+        rotation: &Rotation,
+        since: &Since,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Done {
+        let job = Job {
+            command: rotation.reseal.clone(),
+            ..Job::default()
+        };
+        let mut release = self.subject().job(inputs, definition, &job, &step.id);
+        release.values["occasion"] = json!(written(since));
+        self.run_well(release, step, context).await
+    }
+
+    /// The Secret with keys, and what it says.
+    async fn ring(&self, name: &str) -> Result<(Secret, Keys, Noted), Failure> {
+        let found = self.secrets().get_opt(name).await;
+        let found = found.map_err(|error| call(format!("read Secret {name}"), &error))?;
+        let secret = found.ok_or_else(|| super::missing(name, "is not there"))?;
+        if !self.is_own(secret.labels()) {
+            let what = format!("Secret {name} is there, and was not made for this object");
+            let remedy = "rotate its keys as whoever made it does";
+            return Err(config("Taken", what, remedy));
+        }
+        let (keys, noted) = (read(name, &secret)?, Noted::read(secret.annotations()));
+        Ok((secret, keys, noted))
     }
 }
 

@@ -100,7 +100,12 @@ impl Worker {
     }
 
     /// A Job, and where it ends badly a failure with the end of its log.
-    async fn run_well(&self, release: Release, step: &Step, context: &mut StepContext) -> Done {
+    pub(super) async fn run_well(
+        &self,
+        release: Release,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Done {
         let secrets = release.secrets();
         match self.run_once(release, step, context).await? {
             Ran::Before(name) => Ok(Some(format!("Job {name} was done before"))),
@@ -300,8 +305,14 @@ impl Worker {
             does if does.is_replaceable() => Some(names::step(self.name(), &step.id)),
             _ => None,
         });
+        let by_hand = of.1.by_hand.iter();
+        let reseals = by_hand.filter(
+            |step| matches!(&step.does, Action::RotateKeys(keys) if !keys.reseal.is_empty()),
+        );
+        let reseals = reseals.map(|step| names::step(self.name(), &step.id));
         std::iter::once(names::api(self.name()))
             .chain(jobs)
+            .chain(reseals)
             .collect()
     }
 

@@ -1,4 +1,5 @@
-"""Has oslo.config's own validator look at the configuration files of a service, and prints a line of JSON for whatever it finds.
+"""Has oslo.config's own validator look at the configuration files of a service, and oslo.policy at its rules; prints a line of JSON for
+whatever they find.
 
 It runs in the image of the service and is all that is brought there; of oslo.config it uses what its two programs do. Its arguments
 are what is asked, as `schema.rs` writes it, and the code to end with where the image cannot tell.
@@ -8,6 +9,7 @@ import difflib
 import json
 import logging
 import os
+import re
 import sys
 import tempfile
 
@@ -80,6 +82,37 @@ def nearest(section, like, key, keys):
     return f"{near[0]}.{key}" if near else None
 
 
+def nearest_rule(rule, known):
+    near = difflib.get_close_matches(rule, sorted(known), 1, 0.75)
+    return near[0] if near else None
+
+
+def policy(file, asked):
+    """oslo.policy reads a rule that nobody asks for, and says nothing of it; one that it cannot read it takes for "nobody". """
+    import yaml
+    from oslo_policy import generator, policy
+
+    logging.getLogger("oslo_policy").propagate = False
+    defaults = generator.get_policies_dict([asked["rules"]])[asked["rules"]]
+    known = {default.name for default in defaults}
+    old = {default.deprecated_rule.name for default in defaults if default.deprecated_rule} - known
+    with open(os.path.join(asked["directory"], file)) as text:
+        written = yaml.safe_load(text) or {}
+    used = {name for check in written.values() for name in re.findall(r"rule:([^\s()'\",\]]+)", str(check))}
+    is_refused = False
+    for rule, check in policy.Rules.from_dict(written).items():
+        told = {"file": file, "rule": rule}
+        if str(check) == "!" and written[rule] != "!":
+            say("BadRule", told)
+            is_refused = True
+        if rule in old:
+            say("OldRule", told)
+        elif rule not in known | used and f"{file}.{rule}" not in asked["allow"]:
+            say("NoRule", told | {"nearest": nearest_rule(rule, known)})
+            is_refused = True
+    return is_refused
+
+
 def main(asked):
     there = {entry.name for entry in entry_points(group="oslo.config.opts")}
     own = asked["namespaces"][0]
@@ -112,6 +145,8 @@ def main(asked):
                 continue
             say("Refused", found)
             is_refused = True
+    for file in asked["policies"]:
+        is_refused = policy(file, asked) or is_refused
     sys.exit(REFUSED if is_refused else 0)
 
 

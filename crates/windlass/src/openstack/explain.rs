@@ -6,6 +6,7 @@ use ::openstack::{
     cloud,
     config::{Merged, Origin},
     definition,
+    definition::Whole,
     service::{self, source},
 };
 use anyhow::{Context, bail};
@@ -34,6 +35,13 @@ pub(super) fn explain(options: &ExplainSetting) -> anyhow::Result<()> {
             written.built_in(&definition.name, &options.file);
             let object = object.metadata.name.clone().unwrap_or_default();
             tell(&object, file, options.setting.as_deref(), &written)?;
+        } else if let Some(is) = definition.whole.get(&options.file)
+            && let Some(text) = object.spec.config.get(&options.file)
+        {
+            is_known = true;
+            let name = object.metadata.name.clone().unwrap_or_default();
+            let of = (name.as_str(), options.file.as_str());
+            tell_whole(of, (*is, text), options.setting.as_deref(), &written)?;
         }
     }
     anyhow::ensure!(is_known, "no service here has a file {}", options.file);
@@ -72,6 +80,45 @@ fn tell(
         }
         _ => Ok(()),
     }
+}
+
+/// A file that is taken as somebody wrote it, or a rule of it.
+fn tell_whole(
+    (object, file): (&str, &str),
+    (is, text): (Whole, &str),
+    rule: Option<&str>,
+    written: &Written,
+) -> anyhow::Result<()> {
+    let place = |line| {
+        written.place(&Origin {
+            source: source::of_service(object, file),
+            line,
+            values: Vec::new(),
+        })
+    };
+    let Some(rule) = rule else {
+        let told = format!("{object} {file}, whole\n  from {}", place(1));
+        println!("{}", terminal::text(&told));
+        return Ok(());
+    };
+    anyhow::ensure!(
+        is == Whole::Policy,
+        "{object} takes {file} whole, and Windlass reads no setting of it"
+    );
+    let rules: BTreeMap<String, Spanned<serde_json::Value>> =
+        serde_saphyr::from_str(text).with_context(|| format!("failed to read {file}"))?;
+    let check = rules.get(rule);
+    let check = check.with_context(|| {
+        format!("{object} says nothing of {rule}: the service's own default stands")
+    })?;
+    let line = usize::try_from(check.defined.line()).unwrap_or(1);
+    let told = match &check.value {
+        serde_json::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    println!("{}", terminal::text(&format!("{object} {rule} = {told}")));
+    println!("{}", terminal::text(&format!("  from {}", place(line))));
+    Ok(())
 }
 
 /// Where the sources stand in the files that people wrote, by their names.

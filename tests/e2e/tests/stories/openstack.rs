@@ -108,6 +108,7 @@ fn one_object_ends_with_tokens_and_an_image() {
     let tokens = world.tokens().unwrap();
     if is_full {
         rotates_keys(&world);
+        rotates_credentials(&world);
         rotates_account(&world);
         slip_is_refused(&world);
     }
@@ -457,6 +458,28 @@ fn rotates_keys(world: &Services) {
     since("2026-01-31T12:00:00Z");
     let says = "keys 0, 1, 2 are there";
     does_step(world, "one-keystone", "keys/rotate", says);
+}
+
+/// What Keystone keeps of a credential is read by it still when the key is gone that sealed it first.
+fn rotates_credentials(world: &Services) {
+    let create = ["credential", "create", "--type", "cert", "admin", "sealed"];
+    let id = world
+        .openstack(&[create.as_slice(), &["-f", "value", "-c", "id"]].concat())
+        .unwrap();
+    let keys = "one-keystone-credential-keys";
+    for says in ["keys 0, 1, 2 are there", "keys 0, 2, 3 are there"] {
+        let long_ago = "openstack.windlass.dev/keys-since";
+        let times: serde_json::Map<_, _> = (1..=3)
+            .map(|number| (number.to_string(), json!("2026-01-31T12:00:00Z")))
+            .collect();
+        let since = format!("{long_ago}={}", Value::Object(times));
+        world
+            .kubectl(&["annotate", "--overwrite", "secret", keys, &since])
+            .unwrap();
+        does_step(world, "one-keystone", "credentials/rotate", says);
+    }
+    let show = ["credential", "show", id.trim(), "-f", "value", "-c", "data"];
+    assert_eq!(world.openstack(&show).unwrap().trim(), "sealed");
 }
 
 /// A step by hand, and what it says that it did.
