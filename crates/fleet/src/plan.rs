@@ -157,7 +157,11 @@ pub fn summary(changes: &[ClusterChange]) -> String {
 }
 
 /// The inventory of a namespace.
-async fn objects_of(client: &Client, namespace: &str) -> Result<Vec<Value>, Error> {
+///
+/// # Errors
+///
+/// The API does not give it.
+pub async fn objects_of(client: &Client, namespace: &str) -> Result<Vec<Value>, Error> {
     let mut all = listed::<Hierarchy>(client, namespace, "").await?;
     all.extend(listed::<Environment>(client, namespace, "").await?);
     all.extend(listed::<Customer>(client, namespace, "").await?);

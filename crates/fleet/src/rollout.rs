@@ -31,6 +31,8 @@ pub mod rollback;
 pub(crate) mod sources;
 pub mod waves;
 
+pub use decision::prevented_by;
+
 /// What the passes share.
 pub struct Context {
     /// The API.

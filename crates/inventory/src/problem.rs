@@ -53,7 +53,7 @@ pub struct Problems(pub Vec<Problem>);
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Rule {
     /// The object is not of its kind.
-    #[error("is not what a {kind} has: {what}; docs/fleets.md tells of its fields")]
+    #[error("is not what a {kind} has: {what}; docs/reference/custom-resources.md has its fields")]
     Malformed {
         /// The kind.
         kind: String,
@@ -65,8 +65,8 @@ pub enum Rule {
     Twice,
     /// The inventory has no such kind.
     #[error(
-        "is no kind of {group}; it has Hierarchy, Environment, Customer, Site, InfraProvider, FleetCluster, ClusterTemplate and \
-             Rollout, version v1alpha1"
+        "is no kind of {group}; it has Hierarchy, Environment, Customer, Site, InfraProvider, FleetCluster, ClusterTemplate, \
+             Rollout, WaveApproval and FleetRevision, version v1alpha1"
     )]
     UnknownKind {
         /// The group.

@@ -1165,8 +1165,8 @@ pub(crate) struct SkipCluster {
 pub(crate) struct Render {
     /// The FleetCluster, as [NAMESPACE/]NAME [default: all]
     pub(crate) cluster: Option<String>,
-    /// Files or directories with the inventory; of a directory also those below it
-    #[arg(short, long, required = true, value_name = "PATH")]
+    /// Files or directories with the inventory; of a directory also those below it [default: that of the API]
+    #[arg(short, long, value_name = "PATH")]
     pub(crate) filename: Vec<PathBuf>,
 }
 
@@ -1178,8 +1178,8 @@ pub(crate) struct Explain {
     /// A value, as kubernetes.version, or an object and a field of it, as Cluster/NAME:spec.ssh; all that stands below it
     /// [default: all values]
     pub(crate) path: Option<String>,
-    /// Files or directories with the inventory; of a directory also those below it
-    #[arg(short, long, required = true, value_name = "PATH")]
+    /// Files or directories with the inventory; of a directory also those below it [default: that of the API]
+    #[arg(short, long, value_name = "PATH")]
     pub(crate) filename: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) age_keys: AgeKeys,

@@ -1,12 +1,14 @@
 //! `windlass inventory`: a fleet from files, without any API: rendered, explained, compared, checked; and that of the API: planned, steered.
 
 use std::{
+    collections::BTreeSet,
     io::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use anyhow::Context;
+use api::inventory::Rollout;
 use inventory::{
     Fleet, Object, Rendered,
     diff::{self, Change, ClusterChange},
@@ -29,8 +31,8 @@ use live::Verb;
 /// Ends with 0, with 1 where `diff` or `plan` finds a difference, and with 2 where anything is wrong.
 pub(crate) async fn inventory(global: &Global, command: &Inventory) -> ExitCode {
     let done = match command {
-        Inventory::Render(options) => render(global, options),
-        Inventory::Explain(options) => explain(global, options),
+        Inventory::Render(options) => render(global, options).await,
+        Inventory::Explain(options) => explain(global, options).await,
         Inventory::Diff(options) => diff(global, options),
         Inventory::Check(options) => check(global, options),
         Inventory::Plan(options) => live::plan(global, options).await,
@@ -48,9 +50,15 @@ pub(crate) async fn inventory(global: &Global, command: &Inventory) -> ExitCode 
     })
 }
 
-fn render(global: &Global, options: &Render) -> anyhow::Result<ExitCode> {
+async fn render(global: &Global, options: &Render) -> anyhow::Result<ExitCode> {
     let opener = Opener::refusing("what is rendered would hold it in the open");
-    let fleet = read(&opener, &options.filename, global)?;
+    let fleet = wherever(
+        &opener,
+        &options.filename,
+        options.cluster.as_deref(),
+        global,
+    )
+    .await?;
     let mut documents = Vec::new();
     let mut add = |rendered: Rendered| {
         documents.extend(
@@ -74,9 +82,10 @@ fn render(global: &Global, options: &Render) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn explain(global: &Global, options: &Explain) -> anyhow::Result<ExitCode> {
+async fn explain(global: &Global, options: &Explain) -> anyhow::Result<ExitCode> {
     let question: Question = options.path.as_deref().unwrap_or_default().parse()?;
-    let fleet = read(&Opener::new(&options.age_keys), &options.filename, global)?;
+    let opener = Opener::new(&options.age_keys);
+    let fleet = wherever(&opener, &options.filename, Some(&options.cluster), global).await?;
     let rendered = fleet.render(&cluster(&options.cluster, global))?;
     let explanations = rendered
         .explain(&question)
@@ -127,14 +136,58 @@ fn print_changes(changes: &[ClusterChange], output: Output) -> anyhow::Result<()
 }
 
 fn check(global: &Global, options: &CheckInventory) -> anyhow::Result<ExitCode> {
-    let fleet = read(&Opener::new(&options.age_keys), &options.filename, global)?;
+    let values = values(&Opener::new(&options.age_keys), &options.filename)?;
+    let fleet = Fleet::read(values.clone(), &global.namespace)?;
     let (mut clusters, mut objects) = (0, 0);
+    let mut levels = BTreeSet::new();
     fleet.render_all(|rendered| {
         clusters += 1;
         objects += rendered.documents.len();
+        let above = rendered.resolved.levels.iter();
+        let above = above.filter(|source| source.object.kind != "FleetCluster");
+        levels.extend(above.map(|source| source.level.clone()));
     })?;
+    rollouts(values, &levels)?;
     println!("{clusters} clusters, {objects} objects");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether roll-outs can run: what the API would refuse of them, and what the operator would say in their status.
+fn rollouts(values: Vec<Value>, levels: &BTreeSet<String>) -> anyhow::Result<()> {
+    let is_rollout = |value: &Value| {
+        let group = value["apiVersion"].as_str().unwrap_or_default();
+        value["kind"] == "Rollout" && group.starts_with(&format!("{}/", api::inventory::GROUP))
+    };
+    let rollouts: Vec<_> = values.into_iter().filter(is_rollout).collect();
+    let objects = rollouts.iter().cloned().map(serde_json::from_value);
+    let objects: Vec<_> = objects
+        .collect::<Result<_, _>>()
+        .context("failed to read a Rollout")?;
+    manifest::valid::check(&objects)?;
+    let mut problems = Vec::new();
+    for value in rollouts {
+        let rollout: Rollout = serde_json::from_value(value).context("failed to read a Rollout")?;
+        problems.extend(fleet::rollout::prevented_by(&rollout, levels));
+    }
+    anyhow::ensure!(problems.is_empty(), "{}", problems.join("\n"));
+    Ok(())
+}
+
+/// The inventory of files, or where there are none that of the API in the namespace of the cluster.
+async fn wherever(
+    opener: &Opener,
+    paths: &[PathBuf],
+    name: Option<&str>,
+    global: &Global,
+) -> anyhow::Result<Fleet> {
+    if !paths.is_empty() {
+        return read(opener, paths, global);
+    }
+    let named = name.map(|name| cluster(name, global).namespace);
+    let namespace = named.unwrap_or_else(|| global.namespace.clone());
+    let client = global.client().await?;
+    let objects = live::objects(&client, &namespace).await?;
+    Ok(Fleet::read(objects, &namespace)?)
 }
 
 fn read(opener: &Opener, paths: &[PathBuf], global: &Global) -> anyhow::Result<Fleet> {

@@ -51,6 +51,36 @@ fn edited(file: &str, from: &str, to: &str) -> tempfile::TempDir {
 }
 
 #[test]
+fn a_roll_out_that_can_never_run_is_no_good_inventory() {
+    for (from, to, why) in [
+        ("maximum: 1", "maximum: 0", "spec.budgets"),
+        (
+            "level: site",
+            "level: rack",
+            "the level rack is one of no cluster",
+        ),
+        (
+            "approval: AfterCanary",
+            "windows: [{schedule: \"99 22 * * 6\", duration: 4h}]",
+            "spec.windows",
+        ),
+        (
+            "approval: AfterCanary",
+            "gates: [{rule: \"self.status ==\"}]",
+            "spec.gates",
+        ),
+    ] {
+        let inventory = edited("rollout.yaml", from, to);
+        let checked = windlass(&["check", "-f", inventory.path().to_str().unwrap()]);
+        assert!(
+            checked.code == 2 && checked.err.contains(why),
+            "{}",
+            checked.err
+        );
+    }
+}
+
+#[test]
 fn a_cluster_is_printed_whole_and_so_are_all() {
     let example = example();
     let example = example.to_str().unwrap();

@@ -125,7 +125,7 @@ pub struct Canary {
     /// How many of those that change, in the order of the waves. 0: none.
     #[schemars(range(max = 100))]
     pub count: Option<u16>,
-    /// Their names; those of them that change.
+    /// Their names; those of them that change. Where none does, one cluster of the first wave.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(min = 1, max = 253)))]
     pub clusters: Vec<String>,
@@ -192,7 +192,7 @@ impl GateStatus {
     }
 }
 
-/// Which waves wait for a person.
+/// Which waves wait for a person. Default: Never.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Approval {
     /// None.
@@ -204,7 +204,7 @@ pub enum Approval {
     EveryWave,
 }
 
-/// What becomes of a run when the inventory is edited meanwhile.
+/// What becomes of a run when the inventory is edited meanwhile. Default: Queue.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum OnEdit {
     /// It goes on to its end with what it was begun with; the edit is the next run. A run that is halted or aborted gives way at once, and

@@ -84,7 +84,7 @@ pub struct ForEach {
     pub name: Option<String>,
 }
 
-/// How an object is named.
+/// How an object is named. Default: Fixed.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Naming {
     /// As its `metadata.name` says.

@@ -64,10 +64,8 @@ pub(super) fn decide(
     let spec = &rollout.spec;
     let mut status = rollout.status.clone().unwrap_or_default();
     let name = rollout.name_any();
-    let windows = Windows::read(&spec.windows, &format!("Rollout/{name} spec.windows"));
-    let problem = unknown_level(rollout, known)
-        .or_else(|| gates::problem(&name, spec))
-        .or_else(|| windows.as_ref().err().map(|wrong| problem::text(wrong)));
+    let windows = Windows::read(&spec.windows, &windows_field(&name));
+    let problem = prevented_by(rollout, &known.levels);
     let situation = Situation {
         rollout,
         known,
@@ -440,13 +438,26 @@ fn no_way(mut decided: Decided, last: Option<RolloutRun>, why: &str) -> Decided 
 }
 
 /// A level that the spec speaks of and no cluster has.
-fn unknown_level(rollout: &Rollout, known: &Known) -> Option<String> {
+/// Why a roll-out of clusters with these levels can never run.
+pub fn prevented_by(rollout: &Rollout, levels: &BTreeSet<String>) -> Option<String> {
+    let (name, spec) = (rollout.name_any(), &rollout.spec);
+    let windows = || Windows::read(&spec.windows, &windows_field(&name)).err();
+    unknown_level(rollout, levels)
+        .or_else(|| gates::problem(&name, spec))
+        .or_else(|| windows().map(|wrong| problem::text(&wrong)))
+}
+
+fn windows_field(rollout: &str) -> String {
+    format!("Rollout/{rollout} spec.windows")
+}
+
+fn unknown_level(rollout: &Rollout, known: &BTreeSet<String>) -> Option<String> {
     let levels = waves::levels(&rollout.spec);
     let mut unknown = levels
         .iter()
-        .filter(|level| !known.levels.is_empty() && !known.levels.contains(*level));
+        .filter(|level| !known.is_empty() && !known.contains(*level));
     let level = unknown.next()?;
-    let levels: Vec<_> = known.levels.iter().map(String::as_str).collect();
+    let levels: Vec<_> = known.iter().map(String::as_str).collect();
     Some(format!(
         "Rollout/{} spec: the level {level} is one of no cluster, so its budget or wave can never be met; name one of {}",
         rollout.name_any(),

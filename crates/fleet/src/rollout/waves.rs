@@ -81,16 +81,18 @@ pub fn run(id: &str, spec: &RolloutSpec, mut candidates: Vec<Candidate>) -> Roll
     };
     candidates.sort_by_cached_key(|candidate| (place(candidate), candidate.name.clone()));
     let canary = spec.canary.clone().unwrap_or_default();
-    let count = if canary.clusters.is_empty() {
-        usize::from(canary.count.unwrap_or(1))
-    } else {
+    // An edit that reaches none of the named ones is to be tried somewhere first all the same.
+    let is_named = |candidate: &Candidate| canary.clusters.contains(&candidate.name);
+    let count = if candidates.iter().any(is_named) {
         0
+    } else {
+        usize::from(canary.count.unwrap_or(1))
     };
     let members: Vec<_> = candidates
         .iter()
         .enumerate()
         .map(|(number, candidate)| {
-            let is_canary = number < count || canary.clusters.contains(&candidate.name);
+            let is_canary = number < count || is_named(candidate);
             let wave = spec.waves.get(place(candidate));
             let wave = wave.map_or(REST, |wave| wave.name.as_str());
             RolloutMember {
@@ -215,6 +217,10 @@ mod tests {
             (
                 json!({"canary": {"clusters": ["wiki"]}, "budgets": [{"level": "rack", "maximum": 1}]}),
                 "canary rest | canary:wiki@ rest:billing@ rest:shop@",
+            ),
+            (
+                json!({"canary": {"clusters": ["none-that-changes"]}}),
+                "canary rest | canary:billing@site/fra rest:shop@site/fra rest:wiki@site/ber",
             ),
             (
                 json!({"waves": [{"name": "ber", "level": "site", "objects": ["ber"]}]}),

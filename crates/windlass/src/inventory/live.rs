@@ -25,15 +25,20 @@ use crate::{
 pub(super) async fn plan(global: &Global, options: &PlanInventory) -> anyhow::Result<ExitCode> {
     let client = global.client().await?;
     let edits = match options.filename.as_slice() {
-        [] => Vec::new(),
+        [] => {
+            let objects = objects(&client, &global.namespace).await?;
+            ensure!(
+                objects
+                    .iter()
+                    .any(|object| object["kind"] == "FleetCluster"),
+                "the namespace {} has no FleetCluster: name that of the fleet with --namespace",
+                global.namespace
+            );
+            Vec::new()
+        }
         files => super::values(&Opener::new(&options.age_keys), files)?,
     };
-    let plan = match fleet::plan::plan(&client, &global.namespace, edits).await {
-        Err(Error::Api(what, error)) => return answered(Err(error), &what),
-        Err(Error::Inventory(problems)) => return Err(problems.into()),
-        Err(error) => return Err(anyhow::Error::new(error).context("failed to plan")),
-        Ok(plan) => plan,
-    };
+    let plan = said(fleet::plan::plan(&client, &global.namespace, edits).await)?;
     say_unread(plan.unread);
     super::print_changes(&plan.changes, options.output)?;
     Ok(if plan.changes.is_empty() {
@@ -41,6 +46,21 @@ pub(super) async fn plan(global: &Global, options: &PlanInventory) -> anyhow::Re
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// The inventory of a namespace.
+pub(super) async fn objects(client: &Client, namespace: &str) -> anyhow::Result<Vec<Value>> {
+    said(fleet::plan::objects_of(client, namespace).await)
+}
+
+/// What the API said, in words for people.
+fn said<T>(result: Result<T, Error>) -> anyhow::Result<T> {
+    match result {
+        Err(Error::Api(what, error)) => answered(Err(error), &what),
+        Err(Error::Inventory(problems)) => Err(problems.into()),
+        Err(error) => Err(anyhow::Error::new(error).context("failed to plan")),
+        Ok(done) => Ok(done),
+    }
 }
 
 /// Says why Machines were counted by replicas, where they were.
