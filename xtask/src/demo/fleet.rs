@@ -1,4 +1,4 @@
-//! `cargo xtask demo --fleet`: twenty clusters from one inventory. One is raised on throw-away hosts; the others are made by providers of
+//! `cargo xtask demo --fleet`: twenty-one clusters from one inventory. One is raised on throw-away hosts; the others are made by providers of
 //! Cluster API, with machines in memory. A site is edited, the canary fails and holds the roll-out, it is mended, and goes through.
 
 use std::{
