@@ -16,6 +16,9 @@ base/sudoers etc/sudoers 440
 END
 { cat "$BASE/etc/passwd"; echo 'keystone:x:42425:42425::/var/lib/keystone:/usr/sbin/nologin'; } > "$ROOT/etc/passwd"
 { cat "$BASE/etc/group"; echo 'keystone:x:42425:'; echo 'kolla:x:42400:keystone'; } > "$ROOT/etc/group"
+# Without an entry there sudo takes nobody for a user.
+{ cat "$BASE/etc/shadow"; echo 'keystone:!:20000::::::'; } > "$ROOT/etc/shadow"
+chmod 600 "$ROOT/etc/shadow"
 chown 42425:42425 "$ROOT/var/lib/keystone"
 chown 0:42400 "$ROOT/var/log/kolla"
 chmod 2775 "$ROOT/var/log/kolla"
