@@ -20,14 +20,17 @@ mod status;
 pub use backup::{
     Backup, BackupDrill, BackupDrillResult, BackupState, BackupStatus, BackupsStatus,
 };
-pub use cloud::{CloudService, External, Managed, OpenStack, OpenStackSpec, Server};
+pub use cloud::{
+    CloudService, External, Managed, ManagedMemcached, Memcached, OpenStack, OpenStackSpec, Server,
+};
 pub use hook::{
     HookSecretKey, ServiceHook, ServiceHookImage, ServiceHookVariable, ServiceOperation,
 };
 pub use keys::{KeyRing, KeyRingStatus, KeySchedule, Keys, KeysStatus};
 pub use schema::{SchemaCheck, WithoutValidator};
 pub use service::{
-    Database, Existing, Identity, OnDelete, OpenStackService, OpenStackServiceSpec, Storage,
+    Contract, Database, Existing, Identity, MemcachedServers, OnDelete, OpenStackService,
+    OpenStackServiceSpec, Storage,
 };
 pub use status::{Phase, Standing};
 

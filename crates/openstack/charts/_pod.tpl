@@ -10,13 +10,28 @@ securityContext:
   runAsUser: {{ .Values.user }}
   runAsGroup: {{ .Values.user }}
   fsGroup: {{ .Values.user }}
+{{- with .Values.kolla }}
+  supplementalGroups: [{{ .group }}]
+{{- end }}
   seccompProfile: {type: RuntimeDefault}
 volumes:
   - name: tmp
     emptyDir: {}
   - name: config
+{{- with .Values.kolla }}
+    projected:
+      sources:
+        - configMap: {name: {{ $.Values.config.name | quote }}}
+        - downwardAPI:
+            items:
+              - {path: config.json, fieldRef: {fieldPath: "metadata.annotations['openstack.windlass.dev/kolla-config']"}}
+{{- if .script }}
+              - {path: command, fieldRef: {fieldPath: "metadata.annotations['openstack.windlass.dev/kolla-command']"}}
+{{- end }}
+{{- else }}
     configMap:
       name: {{ .Values.config.name | quote }}
+{{- end }}
 {{- if .Values.files }}
   - name: files
     configMap:
@@ -47,9 +62,16 @@ containers:
     args: {{ toJson . }}
 {{- end }}
     securityContext:
+{{- if .Values.kolla }}
+      # By sudo it copies its files, gives them to its user, and brings certificates to where the image has them.
+      allowPrivilegeEscalation: true
+      readOnlyRootFilesystem: false
+      capabilities: {drop: [ALL], add: [AUDIT_WRITE, CHOWN, DAC_OVERRIDE, FOWNER, SETGID, SETUID]}
+{{- else }}
       allowPrivilegeEscalation: false
       readOnlyRootFilesystem: true
       capabilities: {drop: [ALL]}
+{{- end }}
     env:
 {{- range $name, $value := .Values.environment }}
       - name: {{ $name | quote }}
@@ -78,9 +100,13 @@ containers:
 {{- end }}
     volumeMounts:
       - {name: tmp, mountPath: /tmp}
+{{- with .Values.kolla }}
+      - {name: config, mountPath: {{ .directory | quote }}, readOnly: true}
+{{- else }}
 {{- /* One by one: what else the image has there stays. */}}
 {{- range .Values.config.files }}
       - {name: config, mountPath: {{ printf "%s/%s" $.Values.config.directory . | quote }}, subPath: {{ . | quote }}, readOnly: true}
+{{- end }}
 {{- end }}
 {{- if .Values.files }}
       - {name: files, mountPath: /run/windlass/hook, readOnly: true}
@@ -90,5 +116,13 @@ containers:
 {{- end }}
 {{- range $number, $secret := .Values.secrets }}
       - {name: secret-{{ $number }}, mountPath: {{ $secret.directory | quote }}, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- /* What the contract of Kolla's images has in files: annotations of the pod. */ -}}
+{{- define "windlass.kolla" -}}
+openstack.windlass.dev/kolla-config: {{ toJson .config }}
+{{- with .script }}
+openstack.windlass.dev/kolla-command: {{ toJson . }}
 {{- end }}
 {{- end -}}

@@ -63,6 +63,12 @@ pub enum Action {
     AwaitServer,
     /// Removes the database server.
     RemoveServer,
+    /// Installs the memcached.
+    DeployMemcached,
+    /// Waits until it serves.
+    AwaitMemcached,
+    /// Removes it.
+    RemoveMemcached,
     /// Stores a service of a cloud as an object.
     Declare(Named),
     /// Waits until it is Ready.
@@ -269,6 +275,9 @@ impl Action {
             | Self::DeployServer
             | Self::AwaitServer
             | Self::RemoveServer
+            | Self::DeployMemcached
+            | Self::AwaitMemcached
+            | Self::RemoveMemcached
             | Self::Declare(_)
             | Self::AwaitService(_)
             | Self::RemoveServices
@@ -316,7 +325,7 @@ impl Action {
             Self::Hook(hook) => (hook.timeout.seconds() + 600, 30, 3),
             // Its Job has three attempts of its own.
             Self::RotateKeys(rotation) if !rotation.reseal.is_empty() => (1800, 30, 3),
-            Self::AwaitApi | Self::AwaitServer => (900, 30, 3),
+            Self::AwaitApi | Self::AwaitServer | Self::AwaitMemcached => (900, 30, 3),
             Self::CheckConfig => (900, 10, 3),
             Self::AwaitService(_) => (7200, 60, 3),
             // It waits for pods, and for whoever is at work still.
@@ -332,6 +341,8 @@ impl Action {
             | Self::DeployServer
             | Self::RemoveReleases
             | Self::RemoveServer
+            | Self::DeployMemcached
+            | Self::RemoveMemcached
             | Self::SeedServices(_) => (300, 5, 5),
             Self::IssueToken | Self::SeedIdentity | Self::Ask(_) => (120, 3, 8),
             Self::CheckDatabase

@@ -10,7 +10,7 @@ use api::run::Step;
 
 use crate::{
     action::Action,
-    cloud::{self, database_server, service_name},
+    cloud::{self, database_server, memcached_server, service_name},
     definition::Definition,
     identity, names, service, sql,
 };
@@ -139,6 +139,7 @@ pub fn of_service(
 /// What the steps of a cloud write where nothing of it is there. What those of its services do is theirs.
 pub fn of_cloud(name: &str, inputs: &cloud::Inputs, steps: &[Step]) -> Vec<Expected> {
     let server = database_server(name);
+    let memcached = memcached_server(name);
     let of = |step: &Step| match Action::of(step) {
         Some(Action::MakeServerSecret) => {
             vec![object("Secret", &names::secret(&server, "admin"))]
@@ -147,6 +148,12 @@ pub fn of_cloud(name: &str, inputs: &cloud::Inputs, steps: &[Step]) -> Vec<Expec
             release(&server),
             object("Service", &server),
             object("StatefulSet", &server),
+        ],
+        Some(Action::DeployMemcached) if inputs.memcached.is_some() => vec![
+            release(&memcached),
+            object("NetworkPolicy", &memcached),
+            object("Service", &memcached),
+            object("StatefulSet", &memcached),
         ],
         Some(Action::Declare(named)) => {
             let service = service_name(name, &named.service);
@@ -205,7 +212,7 @@ mod tests {
         serde_json::from_value(json!({
             "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStack",
             "metadata": {"name": "one", "namespace": "cloud"},
-            "spec": {"database": {"managed": {"image": "db"}}, "services": [
+            "spec": {"database": {"managed": {"image": "db"}}, "memcached": {"managed": {"image": "m"}}, "services": [
                 {"name": "keystone", "image": "k"}, {"name": "placement", "image": "p"},
                 {"name": "glance", "image": "g", "storage": {"size": "1Gi"}},
             ]},
@@ -231,6 +238,9 @@ mod tests {
                 "StatefulSet one-mariadb"
             ]
         );
+        let memcached = written(&expected, "memcached/deploy");
+        assert_eq!(memcached.len(), 4, "{memcached:?}");
+        assert_eq!(memcached[1], "NetworkPolicy one-memcached");
         assert_eq!(
             written(&expected, "glance/declare"),
             ["OpenStackService one-glance"]

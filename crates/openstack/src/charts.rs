@@ -13,11 +13,13 @@ pub enum Chart {
     Api,
     /// A single MariaDB.
     Database,
+    /// A single memcached.
+    Memcached,
 }
 
 impl Chart {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Job, Self::Api, Self::Database];
+    pub const ALL: [Self; 4] = [Self::Job, Self::Api, Self::Database, Self::Memcached];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -25,6 +27,7 @@ impl Chart {
             Self::Job => "job",
             Self::Api => "api",
             Self::Database => "database",
+            Self::Memcached => "memcached",
         }
     }
 
@@ -51,6 +54,14 @@ impl Chart {
                 (
                     "templates/database.yaml",
                     include_str!("../charts/database/templates/database.yaml"),
+                ),
+                POD,
+            ],
+            Self::Memcached => [
+                ("Chart.yaml", include_str!("../charts/memcached/Chart.yaml")),
+                (
+                    "templates/memcached.yaml",
+                    include_str!("../charts/memcached/templates/memcached.yaml"),
                 ),
                 POD,
             ],

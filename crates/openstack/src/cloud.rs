@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use api::{
     cluster::SecretRef,
     openstack::{
-        Backup, Database, Identity, Managed, OpenStack, OpenStackService, OpenStackServiceSpec,
-        Standing,
+        Backup, Database, Identity, Managed, ManagedMemcached, MemcachedServers, OpenStack,
+        OpenStackService, OpenStackServiceSpec, Standing,
     },
 };
 use controller::Problem;
@@ -29,6 +29,9 @@ pub struct Inputs {
     /// The database server that is made. None: there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Managed>,
+    /// The memcached that is made. None: there is one, or none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memcached: Option<ManagedMemcached>,
     /// The services: their objects' specs, by the names of the services.
     pub services: Vec<OpenStackServiceSpec>,
     /// Whether what is secret goes with the cloud.
@@ -63,6 +66,7 @@ impl Wish for OpenStack {
             },
         };
         let identity = identity(self);
+        let memcached = memcached(self);
         let services: Vec<_> = self
             .spec
             .services
@@ -71,11 +75,13 @@ impl Wish for OpenStack {
                 service: service.name.clone(),
                 release: self.spec.release.clone(),
                 image: service.image.clone(),
+                contract: service.contract,
                 replicas: service.replicas,
                 region: self.spec.region.clone(),
                 public_url: service.public_url.clone(),
                 database: database.clone(),
                 identity: identity.clone().filter(|_| needs_identity(&service.name)),
+                memcached: memcached.clone(),
                 storage: service.storage.clone(),
                 cloud_config: self.spec.config.clone(),
                 config: service.config.clone(),
@@ -109,6 +115,7 @@ impl Wish for OpenStack {
             release: self.spec.release.clone(),
             drop: self.spec.on_delete == Some(api::openstack::OnDelete::Delete),
             server,
+            memcached: self.spec.memcached.clone().and_then(|of| of.managed),
             services,
             backup: None,
         };
@@ -162,6 +169,21 @@ fn identity(cloud: &OpenStack) -> Option<Identity> {
     })
 }
 
+/// The memcached of the services: one that is made, or those that are there.
+fn memcached(cloud: &OpenStack) -> Option<MemcachedServers> {
+    let memcached = cloud.spec.memcached.as_ref()?;
+    let managed = memcached.managed.as_ref().map(|_| MemcachedServers {
+        servers: vec![format!(
+            "{}:{MEMCACHED_PORT}",
+            memcached_server(&cloud.name_any())
+        )],
+    });
+    managed.or_else(|| memcached.external.clone())
+}
+
+/// Where memcached answers.
+pub const MEMCACHED_PORT: u16 = 11211;
+
 /// The service that others need.
 const KEYSTONE: &str = "keystone";
 
@@ -173,6 +195,11 @@ pub fn needs_identity(service: &str) -> bool {
 /// The database server of a cloud: its release and its Service.
 pub fn database_server(cloud: &str) -> String {
     format!("{cloud}-mariadb")
+}
+
+/// The memcached of a cloud: its release and its Service.
+pub fn memcached_server(cloud: &str) -> String {
+    format!("{cloud}-memcached")
 }
 
 /// The object of a service of a cloud.
@@ -208,7 +235,26 @@ fn steps(inputs: &Inputs, parallelism: u8) -> Result<Wanted, serde_json::Error> 
             ),
         ])?;
     }
-    let server = inputs.server.is_some().then(|| SERVER_READY.to_owned());
+    let mut first: Vec<_> = inputs
+        .server
+        .iter()
+        .map(|_| SERVER_READY.to_owned())
+        .collect();
+    if inputs.memcached.is_some() {
+        install.extend(in_order([
+            (
+                "memcached/deploy",
+                "Start the memcached",
+                Action::DeployMemcached,
+            ),
+            (
+                MEMCACHED_READY,
+                "Wait until the memcached serves",
+                Action::AwaitMemcached,
+            ),
+        ])?);
+        first.push(MEMCACHED_READY.to_owned());
+    }
     let mut services = inputs.services.iter();
     let keystone = services
         .any(|spec| spec.service == KEYSTONE)
@@ -221,11 +267,11 @@ fn steps(inputs: &Inputs, parallelism: u8) -> Result<Wanted, serde_json::Error> 
             };
             let needs = keystone.as_ref().filter(|_| needs_identity(service));
             let declare = format!("{service}/declare");
-            install.push(Action::Declare(named()).step(
-                &declare,
-                &format!("Store {service} as an object"),
-                needs.or(server.as_ref()).map(String::as_str),
-            )?);
+            let title = format!("Store {service} as an object");
+            let mut step = Action::Declare(named()).step(&declare, &title, None)?;
+            step.depends_on =
+                needs.map_or_else(|| first.clone(), |keystone| vec![keystone.clone()]);
+            install.push(step);
             install.push(Action::AwaitService(named()).step(
                 &ready(service),
                 &format!("Wait until {service} is Ready"),
@@ -245,6 +291,13 @@ fn steps(inputs: &Inputs, parallelism: u8) -> Result<Wanted, serde_json::Error> 
             Action::RemoveServer,
         ));
     }
+    if inputs.memcached.is_some() {
+        delete.push((
+            "memcached/remove",
+            "Remove the memcached",
+            Action::RemoveMemcached,
+        ));
+    }
     Ok(Wanted {
         inputs: map(inputs)?,
         install,
@@ -261,6 +314,8 @@ fn ready(service: &str) -> String {
 
 /// The step after which the database server serves.
 const SERVER_READY: &str = "database/ready";
+/// The step after which the memcached serves.
+const MEMCACHED_READY: &str = "memcached/ready";
 /// How many services are at work at a time where nobody says it: each has a runner and a Job of its own.
 const PARALLELISM: u8 = 4;
 
@@ -317,6 +372,38 @@ mod tests {
                 "glance/ready"
             ]
         );
+    }
+
+    #[test]
+    fn a_memcached_is_made_beside_the_database_and_told_to_every_service() {
+        let services =
+            json!([{"name": "keystone", "image": "k"}, {"name": "glance", "image": "g"}]);
+        let of = |memcached: &serde_json::Value| {
+            let mut cloud = cloud(&services, &json!(null));
+            cloud.spec.memcached = serde_json::from_value(memcached.clone()).unwrap();
+            cloud.wanted().unwrap()
+        };
+        let none = of(&json!(null));
+        assert!(!none.inputs.contains_key("memcached"));
+        let external = of(&json!({"external": {"servers": ["a:1", "b:2"]}}));
+        assert_eq!(external.install, none.install);
+        let managed = of(&json!({"managed": {"image": "m"}}));
+        let after = |id: &str| {
+            let step = managed.install.iter().find(|step| step.id == id).unwrap();
+            step.depends_on.join(", ")
+        };
+        assert_eq!(after("memcached/deploy"), "");
+        assert_eq!(after("keystone/declare"), "database/ready, memcached/ready");
+        assert_eq!(after("glance/declare"), "keystone/ready");
+        let last = managed.delete.last().unwrap();
+        assert_eq!(last.id, "memcached/remove");
+        for (wanted, servers) in [(external, "a:1,b:2"), (managed, "one-memcached:11211")] {
+            let inputs: Inputs = serde_json::from_value(wanted.inputs.into()).unwrap();
+            for spec in inputs.services {
+                let memcached = spec.memcached.unwrap();
+                assert_eq!(memcached.servers.join(","), servers);
+            }
+        }
     }
 
     #[test]

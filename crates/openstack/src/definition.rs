@@ -17,6 +17,8 @@ pub struct Definition {
     pub database: String,
     /// The number of the user that its containers run as.
     pub user: u32,
+    /// What it is in images of Kolla.
+    pub kolla: Kolla,
     /// The port of its API.
     pub port: u16,
     /// What answers there when it serves.
@@ -34,6 +36,9 @@ pub struct Definition {
     pub identity: Option<Identity>,
     /// Where it keeps data that is in no database, for which its pods have a volume. Then one pod serves.
     pub volume: Option<String>,
+    /// What it says and has beside that where there is a memcached.
+    #[serde(default)]
+    pub memcached: Memcached,
     /// What all its containers have in their environment, from its Secrets.
     #[serde(default)]
     pub environment: BTreeMap<String, Key>,
@@ -71,6 +76,22 @@ pub enum Whole {
     Text,
 }
 
+/// What a service is in images of Kolla.
+///
+/// # Source
+/// Users and their numbers are those of `kolla/common/users.py` of Kolla 23, which a test of this crate compares them with; names of
+/// containers are those of kolla-ansible 22.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Kolla {
+    /// Its user and its group, by their name.
+    pub user: String,
+    /// The number of both.
+    pub uid: u32,
+    /// What its container is called.
+    pub container: String,
+}
+
 /// What a service is in Keystone.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -84,6 +105,17 @@ pub struct Identity {
     /// What stands behind its address in the catalogue.
     #[serde(default)]
     pub path: String,
+}
+
+/// What a service says where there is a memcached.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Memcached {
+    /// What its configuration files say of it, right after what they say anyway.
+    pub config: BTreeMap<String, String>,
+    /// What all its containers have in their environment for it, from its Secrets.
+    #[serde(default)]
+    pub environment: BTreeMap<String, Key>,
 }
 
 /// What of a service is in a backup.
@@ -224,7 +256,12 @@ mod tests {
                 Action::Job(job) => Some(job.environment.values()),
                 _ => None,
             });
-            for key in definition.environment.values().chain(of_jobs.flatten()) {
+            let of_memcached = definition.memcached.environment.values();
+            for file in definition.memcached.config.keys() {
+                assert!(definition.config.contains_key(file), "{name}: {file}");
+            }
+            let of_all = definition.environment.values().chain(of_memcached);
+            for key in of_all.chain(of_jobs.flatten()) {
                 assert!(secrets.contains(key.secret.as_str()), "{name}: {key:?}");
             }
         }

@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use api::{
     Duration,
     openstack::{
-        OpenStackService, ServiceHook as Hook, ServiceHookImage as Image, ServiceOperation,
+        Contract, OpenStackService, ServiceHook as Hook, ServiceHookImage as Image,
+        ServiceOperation,
     },
     run::{Action as StepAction, Approve, OnFailure, Step},
 };
@@ -17,6 +18,7 @@ use controller::{Problem, problem::nearest};
 use crate::{
     action::{Action, HookJob},
     definition::Definition,
+    kolla,
     wish::Operation,
 };
 
@@ -160,6 +162,9 @@ pub fn resolved(
                 ));
             }
             replaced.push(hook);
+        }
+        if service.spec.contract == Some(Contract::Kolla) {
+            problems.extend(not_of_kolla(hook));
         }
         match one(hook, definition) {
             Ok(hook) => placed.push(hook),
@@ -467,7 +472,9 @@ fn unusable(hook: &Hook, image: &Image, definition: &Definition) -> Result<(), P
         let name = &variable.name;
         let wrong = if name.starts_with(OWN) {
             Some(format!("variables that begin with {OWN} are Windlass' own"))
-        } else if definition.environment.contains_key(name) {
+        } else if definition.environment.contains_key(name)
+            || definition.memcached.environment.contains_key(name)
+        {
             Some("the service itself has it from its Secret".to_owned())
         } else if !names.insert(name) {
             Some("each variable stands once".to_owned())
@@ -505,6 +512,38 @@ fn unusable(hook: &Hook, image: &Image, definition: &Definition) -> Result<(), P
         )),
         None => Ok(()),
     }
+}
+
+/// What a hook in the image of the service cannot be where that is one of Kolla's.
+fn not_of_kolla(hook: &Hook) -> Option<Problem> {
+    let image = hook.image.as_ref().filter(|image| image.name.is_none())?;
+    let words = || {
+        [&image.command, &image.args]
+            .into_iter()
+            .flatten()
+            .flatten()
+    };
+    let length: usize = words().map(String::len).sum();
+    if length > kolla::LONGEST {
+        return Some(of(
+            hook,
+            "image.command",
+            format!("{} KiB", length.div_ceil(1024)),
+            "what an image of Kolla's runs stands in an annotation of its pod, so it is 48 KiB at most",
+            "put long texts into image.files",
+        ));
+    }
+    let own = image.env.iter().flatten();
+    let mut own = own.filter(|variable| kolla::is_own(&variable.name));
+    own.next().map(|variable| {
+        of(
+            hook,
+            "image.env",
+            &variable.name,
+            "an image of Kolla's starts by it, and it is set",
+            "leave it out",
+        )
+    })
 }
 
 #[cfg(test)]
@@ -717,6 +756,28 @@ mod tests {
                 "{refused}"
             );
         }
+    }
+
+    #[test]
+    fn what_an_image_of_kolla_s_starts_by_is_not_set_and_what_it_runs_is_bounded() {
+        let refused = |image: &Value| {
+            let hooks = json!([{"name": "a", "before": "api/deploy", "image": image}]);
+            let mut object = keystone(&hooks);
+            object.spec.contract = Some(Contract::Kolla);
+            let wanted = object.wanted();
+            wanted.map_or_else(|why| controller::problem::text(&why), |_| String::new())
+        };
+        let variable = json!([{"name": "KOLLA_CONFIG_STRATEGY", "value": "COPY_ONCE"}]);
+        let set = refused(&json!({"command": ["a"], "env": variable}));
+        assert!(
+            set.contains("image.env is \"KOLLA_CONFIG_STRATEGY\""),
+            "{set}"
+        );
+        let long = refused(&json!({"command": ["sh", "-c", "a".repeat(60_000)]}));
+        assert!(long.contains("48 KiB at most"), "{long}");
+        // Of an image of one's own nothing of this is so.
+        let other = json!({"name": "tools:1", "command": ["a".repeat(60_000)], "env": variable});
+        assert_eq!(refused(&other), "");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! - [`config`]: the configuration files of services, merged as Kolla does, with the origin of each setting;
 //! - [`wish`]: from an object to what its run works from and to its steps; [`service`] and [`cloud`] do it for the two kinds. Pure;
 //! - [`hooks`]: what people run before, after or instead of steps. Pure;
+//! - [`kolla`]: how containers of Kolla's images start. Pure;
 //! - [`made`]: the objects and Helm releases of steps. Pure;
 //! - [`audit`]: what steps write, said before and noted as it is done;
 //! - [`release`]: which release may follow which. Pure;
@@ -26,6 +27,7 @@ pub mod engine;
 pub mod health;
 pub mod hooks;
 pub mod identity;
+pub mod kolla;
 pub mod made;
 pub mod names;
 pub mod operator;

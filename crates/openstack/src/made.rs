@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::run::Step;
+use api::{
+    openstack::{Contract, OF_LABEL},
+    run::Step,
+};
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Secret},
     apimachinery::pkg::apis::meta::v1::OwnerReference,
@@ -14,8 +17,9 @@ use serde_json::{Map, Value, json};
 use crate::{
     action::{Action, HookJob, Job},
     charts::Chart,
-    cloud::{self, database_server},
+    cloud::{self, MEMCACHED_PORT, database_server, memcached_server},
     definition::{Definition, Key, SecretKind, Whole},
+    kolla,
     names::{self, CONFIG_PART},
     service::Inputs,
 };
@@ -75,7 +79,7 @@ impl Release {
                 self.values["digest"] = json!(controller::digest(&[&made_from, state], 10));
             }
             Chart::Api => self.values["state"] = json!(controller::digest(&[state], 10)),
-            Chart::Database => {}
+            Chart::Database | Chart::Memcached => {}
         }
         self
     }
@@ -121,6 +125,7 @@ impl Subject {
     pub fn of_cloud(&self, inputs: &cloud::Inputs, step: &Step) -> Option<Made> {
         match Action::of(step)? {
             Action::DeployServer => self.server(inputs).map(Made::Release),
+            Action::DeployMemcached => self.memcached(inputs).map(Made::Release),
             _ => None,
         }
     }
@@ -165,7 +170,9 @@ impl Subject {
             .collect();
         let command = schema.command(directory, &merged, &policies, &inputs.schema);
         let mut values = self.pod(inputs, definition, &command);
-        values["environment"] = json!({});
+        if let Some(environment) = values["environment"].as_object_mut() {
+            environment.retain(|_, value| value.is_string());
+        }
         values["secrets"] = json!([]);
         values["once"] = json!(true);
         self.once(values, step, CHECK_SECONDS)
@@ -180,9 +187,17 @@ impl Subject {
         step: &str,
     ) -> Release {
         let image = &hook.image;
-        let mut values = self.pod(inputs, definition, &[]);
-        values["command"] = json!(plain(image.command.as_deref()));
-        values["args"] = json!(plain(image.args.as_deref()));
+        let (command, args) = (image.command.as_deref(), image.args.as_deref());
+        // An image of people's own need not be Kolla's.
+        let mut values = if image.name.is_none() && inputs.contract == Contract::Kolla {
+            let words = [command, args].into_iter().flatten().flatten();
+            self.pod(inputs, definition, &words.cloned().collect::<Vec<_>>())
+        } else {
+            let mut values = self.mounted(inputs, definition, &[]);
+            values["command"] = json!(plain(command));
+            values["args"] = json!(plain(args));
+            values
+        };
         if let Some(name) = &image.name {
             values["image"] = json!(name);
         }
@@ -263,19 +278,54 @@ impl Subject {
         })
     }
 
-    /// What all pods of a service have.
+    /// The memcached of a cloud. None: there is one, or none.
+    pub fn memcached(&self, inputs: &cloud::Inputs) -> Option<Release> {
+        let memcached = inputs.memcached.as_ref()?;
+        let services = inputs.services.iter();
+        let services = services.map(|spec| cloud::service_name(&self.name, &spec.service));
+        let values = json!({
+            "image": memcached.image,
+            "user": DATABASE_USER,
+            "port": MEMCACHED_PORT,
+            "megabytes": megabytes(memcached.memory.as_deref()),
+            "of": {"label": OF_LABEL, "services": services.collect::<Vec<_>>()},
+            "labels": self.part("memcached"),
+        });
+        Some(Release {
+            name: memcached_server(&self.name),
+            chart: Chart::Memcached,
+            values,
+        })
+    }
+
+    /// What all pods of a service's image have.
     fn pod(&self, inputs: &Inputs, definition: &Definition, command: &[String]) -> Value {
-        let variables = definition.environment.iter();
-        let environment: Map<_, _> = variables
+        let mut values = self.mounted(inputs, definition, command);
+        if inputs.contract == Contract::Kolla {
+            kolla::start(&mut values, definition, inputs.files.keys(), command);
+        }
+        values
+    }
+
+    /// What all pods of a service have, as those of most images take it.
+    fn mounted(&self, inputs: &Inputs, definition: &Definition, command: &[String]) -> Value {
+        let of_memcached = &definition.memcached.environment;
+        let of_memcached = of_memcached.iter().filter(|_| inputs.has_memcached);
+        let variables = definition.environment.iter().chain(of_memcached);
+        let mut environment: Map<_, _> = variables
             .map(|(name, key)| (name.clone(), self.reference(key)))
             .collect();
+        if self.drill_of.is_some() {
+            // What the cloud keeps in its cache is none of a backup's, and the other way round.
+            environment.insert("OS_CACHE__ENABLED".to_owned(), json!("false"));
+        }
         let secrets = definition.secrets.iter().filter_map(|secret| {
             let directory = secret.directory.as_ref()?;
             Some(json!({"name": names::secret(&self.name, &secret.name), "directory": directory}))
         });
         json!({
             "image": inputs.image,
-            "user": definition.user,
+            "user": kolla::user(definition, inputs.contract),
             "command": command,
             "config": {
                 "name": inputs.config,
@@ -331,6 +381,20 @@ pub fn secret_keys(definition: &Definition, word: &str) -> &'static [&'static st
     }
 }
 
+/// How much a memcached keeps, where nobody says it.
+const MEMORY: u32 = 64;
+
+/// A quantity of memory as memcached takes it.
+fn megabytes(memory: Option<&str>) -> u32 {
+    let read = |memory: &str| {
+        let (number, unit) = memory.split_at_checked(memory.len().checked_sub(2)?)?;
+        let times = if unit == "Gi" { 1024 } else { 1 };
+        number.parse::<u32>().ok()?.checked_mul(times)
+    };
+    // The schema lets nothing else through.
+    memory.and_then(read).unwrap_or(MEMORY)
+}
+
 /// Kubernetes replaces `$(NAME)` in commands, arguments and variables; of `$$` it makes `$`.
 fn escaped(text: &str) -> String {
     text.replace('$', "$$")
@@ -352,27 +416,116 @@ mod tests {
     };
 
     fn hook(image: &Value, of_service: &str) -> Release {
+        let hooks =
+            json!([{"name": "count", "after": "database/expand", "timeout": "2m", "image": image}]);
+        release(
+            &json!({"image": of_service, "hooks": hooks}),
+            "hook/count",
+            &subject(),
+        )
+    }
+
+    fn subject() -> Subject {
+        Subject {
+            name: "one-keystone".to_owned(),
+            ..Subject::default()
+        }
+    }
+
+    /// What a step of a Keystone makes.
+    fn release(of_spec: &Value, step: &str, subject: &Subject) -> Release {
+        let mut spec = json!({"service": "keystone", "image": "keystone:1", "database": {"host": "db", "adminSecret": {"name": "admin"}}});
+        for (field, value) in of_spec.as_object().unwrap() {
+            spec[field] = value.clone();
+        }
         let object: OpenStackService = serde_json::from_value(json!({
             "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStackService",
-            "metadata": {"name": "one-keystone", "namespace": "cloud"},
-            "spec": {"service": "keystone", "image": of_service,
-                "hooks": [{"name": "count", "after": "database/expand", "timeout": "2m", "image": image}],
-                "database": {"host": "db", "adminSecret": {"name": "admin"}}},
+            "metadata": {"name": "one-keystone", "namespace": "cloud"}, "spec": spec,
         }))
         .unwrap();
         let wanted = object.wanted().unwrap();
         let steps = wanted.steps(Operation::Install);
         let inputs = serde_json::from_value(Value::Object(wanted.inputs)).unwrap();
         let definition = definition::find("keystone").unwrap();
-        let step = steps.iter().find(|step| step.id == "hook/count").unwrap();
-        let subject = Subject {
-            name: "one-keystone".to_owned(),
-            ..Subject::default()
-        };
+        let step = steps.iter().find(|found| found.id == step).unwrap();
         match subject.of_service(&inputs, &definition, step) {
             Some(Made::Release(release)) => release,
             made => panic!("{made:?}"),
         }
+    }
+
+    #[test]
+    fn an_image_of_kolla_s_is_told_its_command_by_its_file_and_its_secrets_as_any() {
+        let of = |of_spec: &Value, step: &str| release(of_spec, step, &subject());
+        let kolla = json!({"contract": "Kolla"});
+        for (step, runs) in [
+            ("database/expand", "keystone-manage db_sync --expand"),
+            (
+                "config/check",
+                "/bin/sh /var/lib/kolla/config_files/command",
+            ),
+            ("api/deploy", "/bin/sh /var/lib/kolla/config_files/command"),
+        ] {
+            let values = of(&kolla, step).values;
+            assert_eq!(
+                (&values["command"], &values["user"]),
+                (&json!([]), &json!(42425))
+            );
+            let text = values["kolla"]["config"].as_str().unwrap();
+            let config: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(config["command"], runs);
+            let environment = &values["environment"];
+            assert_eq!(environment["KOLLA_CONFIG_STRATEGY"], "COPY_ALWAYS");
+            // There may be no Secret yet when the files are checked.
+            let connection = json!({"secret": "one-keystone-database", "key": "connection"});
+            let expected = if step == "config/check" {
+                Value::Null
+            } else {
+                connection
+            };
+            assert_eq!(environment["OS_DATABASE__CONNECTION"], expected);
+        }
+        let named = |of_spec: &Value| of(of_spec, "database/expand").settled("").job();
+        assert_ne!(named(&kolla), named(&json!({"contract": "Mounted"})));
+        assert_eq!(named(&json!({})), named(&json!({"contract": "Mounted"})));
+    }
+
+    #[test]
+    fn a_hook_starts_as_its_image_does() {
+        let of = |image: Value| {
+            let hooks = json!([{"name": "count", "after": "database/expand", "image": image}]);
+            let spec = json!({"contract": "Kolla", "hooks": hooks});
+            release(&spec, "hook/count", &subject()).values
+        };
+        let words = ["echo", "$(HOME)"];
+        let own = of(json!({"command": [words[0]], "args": [words[1]]}));
+        // No Kubernetes replaces anything there.
+        assert_eq!(own["kolla"]["script"], "exec 'echo' '$(HOME)'\n");
+        assert_eq!((&own["command"], &own["args"]), (&json!([]), &Value::Null));
+        let other = of(json!({"name": "tools:1", "command": words}));
+        assert_eq!(other["kolla"], Value::Null);
+        assert_eq!(other["command"], json!(["echo", "$$(HOME)"]));
+        assert_eq!(other["user"], 42425);
+    }
+
+    #[test]
+    fn a_drill_keeps_out_of_the_cache_of_its_cloud() {
+        let cache = |subject: &Subject| {
+            let values = release(&json!({}), "api/deploy", subject).values;
+            values["environment"]["OS_CACHE__ENABLED"].clone()
+        };
+        assert_eq!(cache(&subject()), Value::Null);
+        let drill = Subject {
+            drill_of: Some("one".to_owned()),
+            ..subject()
+        };
+        assert_eq!(cache(&drill), "false");
+    }
+
+    #[test]
+    fn a_quantity_of_memory_is_one_of_megabytes() {
+        let read = [None, Some("256Mi"), Some("2Gi")].map(megabytes);
+        assert_eq!(read, [64, 256, 2048]);
     }
 
     #[test]

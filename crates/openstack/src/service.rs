@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use api::{
     openstack::{
-        Database, Existing, OnDelete, OpenStackService, Standing, Storage, WithoutValidator,
+        Contract, Database, Existing, OnDelete, OpenStackService, Standing, Storage,
+        WithoutValidator,
     },
     run::Step,
 };
@@ -36,6 +37,9 @@ pub struct Inputs {
     pub release: Option<String>,
     /// The image.
     pub image: String,
+    /// How that is told its configuration and its command.
+    #[serde(default, skip_serializing_if = "is_mounted")]
+    pub contract: Contract,
     /// How many pods serve.
     pub replicas: u16,
     /// The database server.
@@ -43,6 +47,9 @@ pub struct Inputs {
     /// The Keystone that knows it. None: it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
+    /// Whether it has a memcached.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_memcached: bool,
     /// Where its data is kept that is in no database. None: nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
@@ -60,6 +67,11 @@ pub struct Inputs {
     /// What of them is not held against the schema of the release.
     #[serde(default, skip_serializing_if = "Leave::is_empty")]
     pub schema: Leave,
+}
+
+/// What nobody says is in no plan: those of before are still the same.
+fn is_mounted(contract: &Contract) -> bool {
+    *contract == Contract::Mounted
 }
 
 /// A Keystone, and what the service is in it.
@@ -157,9 +169,11 @@ impl Wish for OpenStackService {
             service: spec.service.clone(),
             release: spec.release.clone(),
             image: spec.image.clone(),
+            contract: spec.contract.unwrap_or_default(),
             replicas: spec.replicas.unwrap_or(1),
             database: Server::of(&spec.database),
             identity: identity(self, &definition),
+            has_memcached: spec.memcached.is_some(),
             storage: spec.storage.clone(),
             adopt: spec.existing == Some(Existing::Adopt),
             replace: spec.existing == Some(Existing::Replace),
@@ -259,7 +273,21 @@ fn unfit(service: &OpenStackService, definition: &Definition) -> Vec<Problem> {
             "let one pod serve",
         ));
     }
+    let servers = spec.memcached.iter().flat_map(|known| &known.servers);
+    for server in servers.filter(|server| !has_port(server)) {
+        problems.push(Problem::new(
+            "OpenStackService spec.memcached.servers",
+            server,
+            "a port is 1 to 65535",
+            "give each server as HOST:PORT",
+        ));
+    }
     problems
+}
+
+fn has_port(server: &str) -> bool {
+    let port = server.rsplit_once(':').map(|(_, port)| port.parse());
+    matches!(port, Some(Ok(1..=u16::MAX)))
 }
 
 /// Whether what is sent there can be read by others: it is not https, and leaves the namespace.
@@ -297,6 +325,7 @@ struct Places {
     internal_url: String,
     public_url: String,
     identity_url: String,
+    memcached_servers: String,
 }
 
 impl Places {
@@ -305,6 +334,7 @@ impl Places {
         let internal_url = internal_url(&service.name_any(), &namespace, definition.port);
         let spec = &service.spec;
         let identity = spec.identity.as_ref();
+        let memcached = spec.memcached.as_ref();
         Self {
             region: spec.region.clone().unwrap_or_else(|| REGION.to_owned()),
             public_url: spec
@@ -313,6 +343,9 @@ impl Places {
                 .unwrap_or_else(|| internal_url.clone()),
             identity_url: identity
                 .map(|identity| identity.url.clone())
+                .unwrap_or_default(),
+            memcached_servers: memcached
+                .map(|memcached| memcached.servers.join(","))
                 .unwrap_or_default(),
             internal_url,
         }
@@ -325,8 +358,9 @@ impl Places {
             internal_url,
             public_url,
             identity_url,
+            memcached_servers,
         } = self;
-        let values = context! {region, internal_url, public_url, identity_url};
+        let values = context! {region, internal_url, public_url, identity_url, memcached_servers};
         let mut templates = Environment::empty();
         templates.set_undefined_behavior(UndefinedBehavior::Strict);
         templates
@@ -377,6 +411,13 @@ pub fn files(
             // What people say is not rendered.
             text: places.fill(defaults),
         }];
+        let of_memcached = definition.memcached.config.get(name);
+        if let Some(text) = of_memcached.filter(|_| service.spec.memcached.is_some()) {
+            sources.push(Source {
+                name: source::of_memcached(&definition.name, name),
+                text: places.fill(text),
+            });
+        }
         if let Some(text) = &service.spec.cloud_config {
             sources.push(Source {
                 name: source::of_cloud(&object),
@@ -474,6 +515,11 @@ pub mod source {
     /// The file that Windlass has of a service.
     pub fn built_in(service: &str, file: &str) -> String {
         format!("services/{service}.yaml config[{file}]")
+    }
+
+    /// What that file has of a memcached.
+    pub fn of_memcached(service: &str, file: &str) -> String {
+        format!("services/{service}.yaml memcached.config[{file}]")
     }
 
     /// What the cloud says for all its services.
@@ -643,6 +689,12 @@ mod tests {
         let elsewhere = json!({"url": "http://k.example:5000/v3", "adminSecret": {"name": "a"}});
         let clear = refused("placement", json!({"identity": elsewhere}));
         assert!(clear.contains("by https alone"), "{clear}");
+        for server in ["a:0", "a:65536"] {
+            let port = refused("keystone", json!({"memcached": {"servers": [server]}}));
+            for part in ["spec.memcached.servers", server, "1 to 65535"] {
+                assert!(port.contains(part), "{port}");
+            }
+        }
         let known = refused("keystone", json!({"identity": identity}));
         assert!(known.contains("spec.identity"), "{known}");
     }
@@ -669,6 +721,49 @@ mod tests {
         // What nobody says is in no plan: those of before are still the same.
         object.spec.schema = None;
         assert!(!object.wanted().unwrap().inputs.contains_key("schema"));
+    }
+
+    #[test]
+    fn where_a_memcached_is_people_have_the_last_word_on_it() {
+        let identity =
+            json!({"url": "http://one-keystone.cloud.svc:5000/v3", "adminSecret": {"name": "a"}});
+        for (service, file, setting) in [
+            ("keystone", "keystone.conf", ("cache", "memcache_servers")),
+            (
+                "glance",
+                "glance-api.conf",
+                ("keystone_authtoken", "memcached_servers"),
+            ),
+            (
+                "placement",
+                "placement.conf",
+                ("keystone_authtoken", "memcached_servers"),
+            ),
+        ] {
+            let mut spec = json!({"memcached": {"servers": ["one-memcached:11211", "b:1"]}});
+            if service != "keystone" {
+                spec["identity"] = identity.clone();
+            }
+            let of = |spec: &serde_json::Value| {
+                let definition = definition::find(service).unwrap();
+                let files = files(&super::tests::of(service, spec), &definition).unwrap();
+                let found = files[file].setting(Some(setting.0), setting.1).cloned();
+                found.map(|found| {
+                    let sources = found.origins.iter().map(|origin| origin.source.clone());
+                    (found.values().last().unwrap(), sources.collect::<Vec<_>>())
+                })
+            };
+            let (value, sources) = of(&spec).unwrap();
+            assert_eq!(value, "one-memcached:11211,b:1");
+            let built_in = format!("services/{service}.yaml memcached.config[{file}]");
+            assert_eq!(sources, [built_in]);
+            let (section, key) = setting;
+            spec["cloudConfig"] = json!(format!("[{section}]\n{key} = mine:1\n"));
+            assert_eq!(of(&spec).unwrap().0, "mine:1");
+            spec["cloudConfig"] = json!(null);
+            spec["memcached"] = json!(null);
+            assert_eq!(of(&spec), None);
+        }
     }
 
     #[test]

@@ -409,6 +409,198 @@ fn what_cannot_be_is_refused_by_field_value_rule_and_remedy() {
     }
 }
 
+/// The cloud with Kolla's image of Keystone, and with a memcached.
+fn of_kolla() -> String {
+    CLOUD
+        .replace(
+            "      image: registry.example/keystone",
+            "      contract: Kolla\n      image: registry.example/keystone",
+        )
+        .replace(
+            "  config: |",
+            "  memcached: {managed: {image: \"registry.example/memcached:1.6\", memory: 1Gi}}\n  config: |",
+        )
+}
+
+#[test]
+fn an_image_of_kolla_s_has_a_directory_and_what_sudo_takes_and_no_other_one_has() {
+    let helm = lab::helm(&lab::progress::Terminal::default()).unwrap();
+    let helm = ["render", "--helm", helm.to_str().unwrap()];
+    let told = windlass(&of_kolla(), &helm);
+    let (objects, _) = rendered(&told);
+    let pod = |name: &str| {
+        let mut objects = objects.iter();
+        let found = objects.find(|object| {
+            let called = object["metadata"]["name"].as_str().unwrap();
+            called.starts_with(name) && object["spec"]["template"].is_object()
+        });
+        found.unwrap()["spec"]["template"].clone()
+    };
+    let at = |pod: &serde_json::Value, path: &str| {
+        let mounts = pod["spec"]["containers"][0]["volumeMounts"]
+            .as_array()
+            .unwrap();
+        mounts.iter().any(|mount| mount["mountPath"] == path)
+    };
+    for name in [
+        "one-keystone-api",
+        "one-keystone-database-expand",
+        "one-keystone-config-check",
+    ] {
+        let pod = pod(name);
+        assert!(
+            at(&pod, "/var/lib/kolla/config_files") && !at(&pod, "/etc/keystone/keystone.conf")
+        );
+        let container = &pod["spec"]["containers"][0];
+        assert_eq!(container["command"], serde_json::Value::Null);
+        assert_eq!(
+            container["securityContext"]["readOnlyRootFilesystem"],
+            false
+        );
+        assert_eq!(
+            container["securityContext"]["capabilities"]["drop"][0],
+            "ALL"
+        );
+        assert_eq!(pod["spec"]["securityContext"]["runAsUser"], 42425);
+        let annotations = &pod["metadata"]["annotations"];
+        let config = annotations["openstack.windlass.dev/kolla-config"]
+            .as_str()
+            .unwrap();
+        let config: serde_json::Value = serde_json::from_str(config).unwrap();
+        assert_eq!(
+            config["config_files"][0]["dest"],
+            "/etc/keystone/keystone.conf"
+        );
+        let volumes = pod["spec"]["volumes"].as_array().unwrap();
+        let volume = volumes
+            .iter()
+            .find(|volume| volume["name"] == "config")
+            .unwrap();
+        let items = volume["projected"]["sources"][1]["downwardAPI"]["items"]
+            .as_array()
+            .unwrap();
+        assert_eq!(items[0]["path"], "config.json");
+        for item in items {
+            let field = item["fieldRef"]["fieldPath"].as_str().unwrap();
+            let field = field.strip_prefix("metadata.annotations['").unwrap();
+            assert!(
+                annotations[field.strip_suffix("']").unwrap()].is_string(),
+                "{field}"
+            );
+        }
+    }
+    let other = pod("one-placement-api");
+    assert!(at(&other, "/etc/placement/placement.conf"));
+    let context = &other["spec"]["containers"][0]["securityContext"];
+    assert_eq!(
+        (
+            &context["allowPrivilegeEscalation"],
+            &context["readOnlyRootFilesystem"]
+        ),
+        (&false.into(), &true.into())
+    );
+    let memcached = pod("one-memcached");
+    let command = memcached["spec"]["containers"][0]["command"]
+        .as_array()
+        .unwrap();
+    assert_eq!(command.last().unwrap(), "--memory-limit=1024");
+    let rule = objects
+        .iter()
+        .find(|object| object["kind"] == "NetworkPolicy")
+        .unwrap();
+    let from = &rule["spec"]["ingress"][0]["from"][0]["podSelector"]["matchExpressions"][0];
+    assert_eq!(
+        from["values"],
+        serde_json::json!(["one-keystone", "one-placement", "one-glance"])
+    );
+    assert_eq!(
+        other["metadata"]["labels"][from["key"].as_str().unwrap()],
+        "one-placement"
+    );
+}
+
+#[test]
+fn who_named_a_memcached_is_told() {
+    for (file, service, setting) in [
+        ("keystone.conf", "keystone", "cache.memcache_servers"),
+        (
+            "placement.conf",
+            "placement",
+            "keystone_authtoken.memcached_servers",
+        ),
+        (
+            "glance-api.conf",
+            "glance",
+            "keystone_authtoken.memcached_servers",
+        ),
+    ] {
+        let told = windlass(&of_kolla(), &["explain", file, setting]).out;
+        let path = format!(
+            "{}/../openstack/services/{service}.yaml",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        let line = line_of(
+            &std::fs::read_to_string(path).unwrap(),
+            "{{ memcached_servers }}",
+        );
+        let expected = format!(
+            "one-{service} {setting} = one-memcached:11211\n  from services/{service}.yaml line {line}, memcached.config[{file}]: one-memcached:11211\n"
+        );
+        assert_eq!(told, expected);
+    }
+    let plan = windlass(&of_kolla(), &["plan"]).out;
+    for expected in [
+        "  memcached/ready ",
+        "NetworkPolicy one-memcached\n",
+        "StatefulSet one-memcached\n",
+    ] {
+        assert!(plan.contains(expected), "{plan}");
+    }
+}
+
+#[test]
+fn contracts_and_memcacheds_that_cannot_be_are_refused() {
+    let refused = |to: &str, parts: &[&str]| {
+        let file = CLOUD.replace("  config: |", &format!("  {to}\n  config: |"));
+        let told = windlass(&file, &["plan"]);
+        assert!(!told.is_well, "{to}");
+        for part in parts {
+            assert!(told.err.contains(part), "{to}: {}", told.err);
+        }
+    };
+    let managed = "managed: {image: m}";
+    let one = "give one of the two";
+    refused("memcached: {}", &[one]);
+    refused(
+        &format!("memcached: {{{managed}, external: {{servers: [\"a:1\"]}}}}"),
+        &[one],
+    );
+    refused(
+        "memcached: {external: {servers: []}}",
+        &["spec.memcached.external.servers"],
+    );
+    for server in ["a", "a:", ":1", "a b:1", "a,b:1", "2001:db8::1"] {
+        refused(
+            &format!("memcached: {{external: {{servers: [\"{server}\"]}}}}"),
+            &["spec.memcached.external.servers"],
+        );
+    }
+    refused(
+        "memcached: {external: {servers: [\"a:70000\"]}}",
+        &["a:70000", "1 to 65535"],
+    );
+    for memory in ["much", "0Mi", "64", "1.5Gi", "-1Mi"] {
+        refused(
+            &format!("memcached: {{managed: {{image: m, memory: \"{memory}\"}}}}"),
+            &["spec.memcached.managed.memory"],
+        );
+    }
+    let contract = windlass(&of_kolla().replace("Kolla", "Kola"), &["plan"]).err;
+    for part in ["contract", "Kola", "Mounted"] {
+        assert!(contract.contains(part), "{contract}");
+    }
+}
+
 /// A chart of others as openstack-helm writes them: the tables are made by a hook that comes after, and the pods wait for it.
 const KNOTTED: &str = r"
 apiVersion: batch/v1

@@ -1,4 +1,4 @@
-# Makes a small Debian with MariaDB and Python in the directory ROOT, which the images of OpenStack's services stand on.
+# Makes a small Debian with MariaDB, memcached, sudo and Python in the directory ROOT, which the images of OpenStack's services stand on.
 #
 # MIRROR    where Debian is fetched
 set -eu
@@ -13,7 +13,8 @@ mount -t proc proc "$ROOT/proc"
 trap 'umount "$ROOT/proc"' EXIT
 cp /etc/resolv.conf "$ROOT/etc/resolv.conf"
 chroot "$ROOT" apt-get update -q
-chroot "$ROOT" apt-get install -y -q --no-install-recommends python3 mariadb-server-core mariadb-client-core
+chroot "$ROOT" apt-get install -y -q --no-install-recommends python3 mariadb-server-core mariadb-client-core \
+  memcached sudo
 rm -rf "$ROOT"/usr/sbin/policy-rc.d "$ROOT"/var/cache/* "$ROOT"/var/lib/apt/lists/* "$ROOT"/var/log/* "$ROOT"/usr/share/doc/* \
   "$ROOT"/usr/share/man/* "$ROOT"/usr/share/locale/* "$ROOT"/debootstrap
 : > "$ROOT/etc/resolv.conf"

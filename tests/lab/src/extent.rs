@@ -42,6 +42,7 @@ impl Extent {
         "a real Magnum 23 answers as Windlass does",
         "a cloud is backed up, drilled and brought back",
         "in a cloud, keys and the user of a database are rotated and a slip in a file is refused while tokens are issued, and what `render` prints is held against it",
+        "Keystone in an image that starts by Kolla's own scripts, with a memcached",
         "releases by Helm 4 beside Helm 3",
         "the runner of a Keystone dies at all that it is about to write, instead of at one such place",
         "clusterctl beside our move of its objects",

@@ -36,7 +36,7 @@ pub use programs::helm::{helm, helm_4};
 pub use programs::magnum::{Magnum, MagnumRelease};
 pub use programs::module::module;
 pub use programs::openbao::{OpenBao, openbao};
-pub use programs::openstack::{OpenStack, kolla_ansible};
+pub use programs::openstack::{OpenStack, kolla, kolla_ansible};
 pub use programs::snapshots::snapshot_programs;
 pub use programs::sops::sops_programs;
 pub use progress::Progress;

@@ -50,11 +50,11 @@ impl Outside {
 
 /// What only the suites on real hosts and real API servers bring along: `--quick` is without them.
 const HOSTS: &str = "package(conformance) | package(differential) | package(e2e) | package(lab) | \
-    (package(kapi) & binary(kubectl)) | (package(helm) & binary(releases)) | (package(openstack) & binary(/^(merge|schema)$/))";
+    (package(kapi) & binary(kubectl)) | (package(helm) & binary(releases)) | (package(openstack) & binary(/^(kolla|merge|schema)$/))";
 
 /// Stories that only `--full` tells.
 const FULL: &str = "(package(e2e) & test(/^(adopt|planes|recover|replace|component|patched|self_managing|magnum::compared|magnum::driver|magnum_hosts|management|fleet|upgrade)::/)) | \
-    (package(e2e) & test(/^openstack::(a_backup_|writes::)/)) | \
+    (package(e2e) & test(/^openstack::(a_backup_|kolla::|writes::)/)) | \
     (package(lab) & binary(managers))";
 
 /// Compiles the tests.

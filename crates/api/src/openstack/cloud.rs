@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Backup, Existing, Identity, Keys, OnDelete, SchemaCheck, ServiceHook, Standing, Storage,
+    Backup, Contract, Existing, Identity, Keys, MemcachedServers, OnDelete, SchemaCheck,
+    ServiceHook, Standing, Storage,
 };
 use crate::cluster::SecretRef;
 
@@ -46,6 +47,8 @@ pub struct OpenStackSpec {
     pub region: Option<String>,
     /// The database server of all services.
     pub database: Server,
+    /// The memcached of all services. Default: they have no cache.
+    pub memcached: Option<Memcached>,
     /// The Keystone of its services, where it is none of theirs.
     pub identity: Option<Identity>,
     /// The services.
@@ -106,6 +109,31 @@ pub struct External {
     pub admin_secret: SecretRef,
 }
 
+/// The memcached of a cloud: one of the two.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = ("has(self.managed) != has(self.external)", "a memcached is managed or external: give one of the two"))]
+pub struct Memcached {
+    /// One that Windlass makes: a single server.
+    pub managed: Option<ManagedMemcached>,
+    /// Servers that are there.
+    pub external: Option<MemcachedServers>,
+}
+
+/// A single memcached in the namespace of the cloud.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ManagedMemcached {
+    /// Its image.
+    #[schemars(length(min = 1, max = 512))]
+    pub image: String,
+    /// How much it keeps: 256Mi. Default: 64Mi.
+    #[schemars(regex(pattern = r"^[1-9][0-9]{0,4}(Mi|Gi)$"))]
+    pub memory: Option<String>,
+}
+
 /// A service of a cloud.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
@@ -120,6 +148,8 @@ pub struct CloudService {
     /// The image of its containers.
     #[schemars(length(min = 1, max = 512))]
     pub image: String,
+    /// How that image is told its configuration and its command. Default: Mounted.
+    pub contract: Option<Contract>,
     /// How many pods serve its API. Default: 1.
     #[schemars(range(min = 1, max = 100))]
     pub replicas: Option<u16>,

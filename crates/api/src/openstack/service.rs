@@ -49,6 +49,8 @@ pub struct OpenStackServiceSpec {
     /// The image of its containers.
     #[schemars(length(min = 1, max = 512))]
     pub image: String,
+    /// How that image is told its configuration and its command. Default: Mounted.
+    pub contract: Option<Contract>,
     /// How many pods serve its API. Default: 1.
     #[schemars(range(min = 1, max = 100))]
     pub replicas: Option<u16>,
@@ -65,6 +67,8 @@ pub struct OpenStackServiceSpec {
     pub database: Database,
     /// The Keystone that knows its users and its endpoints. Every service but Keystone itself needs one.
     pub identity: Option<Identity>,
+    /// The servers of memcached that it keeps in its cache what it would ask again. Default: it has no cache.
+    pub memcached: Option<MemcachedServers>,
     /// Where its data is kept that is in no database, such as Glance's images. Default: nowhere, it goes with its pod, which is for
     /// trials.
     pub storage: Option<Storage>,
@@ -119,6 +123,33 @@ pub struct Identity {
     pub url: String,
     /// The Secret with an administrator of it: its keys are username and password, and project where that is not admin.
     pub admin_secret: SecretRef,
+}
+
+/// How the image of a service is told its configuration and its command.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum Contract {
+    /// The files are mounted where the service reads them, the command is the container's, and nothing in it may become root.
+    #[default]
+    Mounted,
+    /// The image is Kolla's, or starts as those do: `kolla_start` copies the files by sudo, and runs what `config.json` names.
+    Kolla,
+}
+
+/// Servers of memcached.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemcachedServers {
+    /// Their addresses, as pods reach them: `cache.example.org:11211`, and one of IPv6 as `inet6:[2001:db8::1]:11211`.
+    #[schemars(
+        length(min = 1, max = 16),
+        inner(
+            length(max = 255),
+            regex(
+                pattern = r"^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|inet6:\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$"
+            )
+        )
+    )]
+    pub servers: Vec<String>,
 }
 
 /// A volume.

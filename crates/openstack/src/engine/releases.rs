@@ -7,6 +7,7 @@ use helm::{Change, Helm, Place, lock, record};
 use k8s_openapi::api::{
     apps::v1::{Deployment, StatefulSet},
     batch::v1::Job as ClusterJob,
+    core::v1::Pod,
 };
 use kube::{
     Api, ResourceExt,
@@ -19,7 +20,7 @@ use workflow::StepContext;
 use crate::{
     action::{Action, HookJob, Job},
     audit,
-    cloud::{self, database_server},
+    cloud::{self, database_server, memcached_server},
     definition::Definition,
     engine::{Done, Worker, objects::gone},
     hooks,
@@ -241,10 +242,48 @@ impl Worker {
 
     pub(super) async fn await_server(&self, step: &Step, context: &mut StepContext) -> Done {
         let name = database_server(self.name());
+        self.await_set(&name, "mariadb", step, context).await
+    }
+
+    pub(super) async fn deploy_memcached(&self, inputs: &cloud::Inputs) -> Done {
+        match self.subject().memcached(inputs) {
+            Some(release) => self.release(&release).await,
+            None => Ok(None),
+        }
+    }
+
+    pub(super) async fn await_memcached(&self, step: &Step, context: &mut StepContext) -> Done {
+        let name = memcached_server(self.name());
+        self.await_set(&name, "memcached", step, context).await
+    }
+
+    pub(super) async fn remove_memcached(&self) -> Done {
+        self.remove_release(&memcached_server(self.name())).await?;
+        Ok(None)
+    }
+
+    /// Has what a memcached keeps be of what the services tell from now on.
+    pub(super) async fn empty_memcached(&self, step: &Step, context: &mut StepContext) -> Done {
+        let name = memcached_server(self.name());
+        let pods = Api::<Pod>::namespaced(self.work.client.clone(), &self.namespace());
+        let own = ListParams::default().labels(&selector(&self.part("memcached")));
+        self.about(&audit::removed(&audit::object("Pod", &format!("{name}-0"))))?;
+        let deleted = pods.delete_collection(&DeleteParams::default(), &own).await;
+        deleted.map_err(|error| call(format!("delete the pod of {name}"), &error))?;
+        self.await_memcached(step, context).await
+    }
+
+    async fn await_set(
+        &self,
+        name: &str,
+        part: &str,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Done {
         let api = Api::<StatefulSet>::namespaced(self.work.client.clone(), &self.namespace());
-        let label = selector(&self.part("mariadb"));
+        let label = selector(&self.part(part));
         until(step, context, || async {
-            let found = api.get_opt(&name).await;
+            let found = api.get_opt(name).await;
             let found = found.map_err(|error| call(format!("read StatefulSet {name}"), &error))?;
             if found.is_some_and(|found| controller::Rollout::of_stateful_set(&found).is_done()) {
                 return Ok(Seen::There(None));

@@ -98,6 +98,10 @@ impl Backups<'_> {
 
     /// Starts the pods of all services, those that others need first.
     pub(super) async fn start(&self, step: &Step, context: &mut StepContext) -> Done {
+        // It tells of what was before.
+        if self.inputs.memcached.is_some() {
+            self.worker.empty_memcached(step, context).await?;
+        }
         for service in self.services()? {
             let Service {
                 worker,

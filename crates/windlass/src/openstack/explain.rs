@@ -189,15 +189,26 @@ impl Written {
     /// The file of ours that a service's own text is from.
     fn built_in(&mut self, service: &str, file: &str) {
         let text = definition::text(service).unwrap_or_default();
-        let document = serde_saphyr::from_str::<BuiltIn>(text).ok();
-        let at = document.and_then(|mut document| document.config.remove(file));
-        if let Some(at) = at {
-            let (name, field) = (
-                format!("services/{service}.yaml"),
+        let Ok(document) = serde_saphyr::from_str::<BuiltIn>(text) else {
+            return;
+        };
+        for (source, field, texts) in [
+            (
+                source::built_in(service, file),
                 format!("config[{file}]"),
-            );
-            let place = Text::at(at.defined, text, name, field);
-            self.0.insert(source::built_in(service, file), place);
+                document.config,
+            ),
+            (
+                source::of_memcached(service, file),
+                format!("memcached.config[{file}]"),
+                document.memcached.config,
+            ),
+        ] {
+            if let Some(at) = texts.get(file) {
+                let name = format!("services/{service}.yaml");
+                let place = Text::at(at.defined, text, name, field);
+                self.0.insert(source, place);
+            }
         }
     }
 
@@ -274,6 +285,13 @@ struct Service {
 
 #[derive(Deserialize)]
 struct BuiltIn {
+    config: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    memcached: OfMemcached,
+}
+
+#[derive(Default, Deserialize)]
+struct OfMemcached {
     config: BTreeMap<String, Spanned<String>>,
 }
 

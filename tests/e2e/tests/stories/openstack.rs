@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use writes::Deaths;
 
+mod kolla;
 mod writes;
 
 /// A loaded machine takes its time.

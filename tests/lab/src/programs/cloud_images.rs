@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::images::{descriptor, digest};
+use crate::programs::openstack::{KOLLA, kolla};
 use crate::{Progress, cache, command, packages, pip};
 
 /// The images, each a tar for `ctr images import`.
@@ -21,6 +22,10 @@ impl CloudImages {
     pub const SERVICES: &str = "windlass.test/services:2026.2";
     /// The same with Keystone 29, of the release before.
     pub const BEFORE: &str = "windlass.test/services:2026.1";
+    /// That of [`Self::SERVICES`] as Kolla's image of Keystone starts, by its own scripts and sudo.
+    pub const KOLLA: &str = "windlass.test/kolla:2026.2";
+    /// What pods call that of memcached.
+    pub const MEMCACHED: &str = "windlass.test/memcached:1.6";
     /// What pods call that of MariaDB.
     pub const MARIADB: &str = "windlass.test/mariadb:10.11";
 
@@ -39,15 +44,18 @@ impl CloudImages {
             &read("before.txt")?,
             &read("source.txt")?,
             &read("root.sh")?,
+            &read("kolla.sh")?,
+            KOLLA.as_bytes(),
             RECIPE.as_bytes(),
         ]);
         let directory = cache::ensure("openstack-images", &key, |target| {
             packages::ensure(packages::BASE, progress)?;
+            let kolla = kolla(progress)?;
             progress.begin(
                 "images of OpenStack's services and MariaDB",
                 "from Debian and Python packages, about 4 minutes, 0.7 GB",
             );
-            make(&scripts, target, progress)?;
+            make(&scripts, &kolla, target, progress)?;
             progress.end();
             Ok(())
         })?;
@@ -60,7 +68,7 @@ impl CloudImages {
     }
 }
 
-fn make(scripts: &Path, target: &Path, progress: &dyn Progress) -> Result<()> {
+fn make(scripts: &Path, kolla: &Path, target: &Path, progress: &dyn Progress) -> Result<()> {
     progress.step("Debian with MariaDB and Python");
     let root = target.join("root");
     fs::create_dir(&root)?;
@@ -118,20 +126,35 @@ fn make(scripts: &Path, target: &Path, progress: &dyn Progress) -> Result<()> {
     })
     .context("install the release before")?;
     hide(&site.join(SITE), &before.join(SITE))?;
+    let started = target.join("kolla");
+    command::output(
+        Command::new("sh")
+            .arg(scripts.join("kolla.sh"))
+            .env("ROOT", &started)
+            .env("BASE", &root)
+            .env("KOLLA", kolla),
+    )
+    .context("make what Kolla's images start by")?;
     progress.step("packing");
     let base = layer(&root, target)?;
     let packages = layer(&site, target)?;
     let before = layer(&before, target)?;
-    write(target, "mariadb", &[(CloudImages::MARIADB, &[&base])])?;
+    let started = layer(&started, target)?;
+    let servers: &[(_, &[_])] = &[
+        (CloudImages::MARIADB, &[&base]),
+        (CloudImages::MEMCACHED, &[&base]),
+    ];
+    write(target, "mariadb", servers)?;
     let services: &[(_, &[_])] = &[
         (CloudImages::SERVICES, &[&base, &packages]),
         (CloudImages::BEFORE, &[&base, &packages, &before]),
+        (CloudImages::KOLLA, &[&base, &packages, &started]),
     ];
     write(target, "services", services)?;
-    for layer in [base.path, packages.path, before.path] {
+    for layer in [base.path, packages.path, before.path, started.path] {
         fs::remove_file(&layer).context("remove a layer")?;
     }
-    for made in ["root", "site", "before"] {
+    for made in ["root", "site", "before", "kolla"] {
         cache::remove(&target.join(made))?;
     }
     Ok(())
@@ -257,12 +280,16 @@ fn image(blobs: &Path, name: &str, layers: &[&Packed]) -> Result<Value> {
             fs::hard_link(&layer.path, path)?;
         }
     }
-    let config = serde_json::to_vec(&json!({
+    let mut config = json!({
         "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
         "os": "linux",
         "config": {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"]},
         "rootfs": {"type": "layers", "diff_ids": layers.iter().map(|layer| &layer.digest).collect::<Vec<_>>()},
-    }))?;
+    });
+    if name == CloudImages::KOLLA {
+        config["config"]["Cmd"] = json!(["kolla_start"]);
+    }
+    let config = serde_json::to_vec(&config)?;
     blob(&config)?;
     let layers: Vec<_> = layers
         .iter()

@@ -83,19 +83,35 @@ impl OpenStack {
 ///
 /// The package cannot be had.
 pub fn kolla_ansible(progress: &dyn Progress) -> Result<PathBuf> {
-    let key = cache::key([KOLLA_ANSIBLE.as_bytes()]);
-    cache::ensure("kolla-ansible", &key, |target| {
-        progress.begin("kolla-ansible", "a Python package, 2 MB");
+    package("kolla-ansible", KOLLA_ANSIBLE, progress)
+}
+
+/// Kolla as it was released, in the same way: the directory with what its images are made of.
+///
+/// # Errors
+///
+/// The package cannot be had.
+pub fn kolla(progress: &dyn Progress) -> Result<PathBuf> {
+    Ok(package("kolla", KOLLA, progress)?.join("site/kolla"))
+}
+
+/// A package alone.
+fn package(name: &str, requirement: &str, progress: &dyn Progress) -> Result<PathBuf> {
+    let key = cache::key([requirement.as_bytes()]);
+    cache::ensure(name, &key, |target| {
+        progress.begin(name, "a Python package, 2 MB at most");
         pip::run(target, |pip| {
             pip.args(["install", "--quiet", "--no-deps", "--only-binary=:all:"])
-                .arg(KOLLA_ANSIBLE)
+                .arg(requirement)
                 .arg("--target")
                 .arg(target.join("site"));
         })
-        .context("install kolla-ansible")?;
+        .with_context(|| format!("install {name}"))?;
         progress.end();
         Ok(())
     })
 }
 
+/// What of Kolla its images are made of.
+pub(crate) const KOLLA: &str = "kolla==23.0.0";
 const KOLLA_ANSIBLE: &str = "kolla-ansible==22.2.0";
