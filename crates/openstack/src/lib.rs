@@ -5,6 +5,7 @@
 //! - [`wish`]: from an object to what its run works from and to its steps; [`service`] and [`cloud`] do it for the two kinds. Pure;
 //! - [`hooks`]: what people run before, after or instead of steps. Pure;
 //! - [`made`]: the objects and Helm releases of steps. Pure;
+//! - [`edits`]: what people changed by hand that a step would undo. Pure;
 //! - [`audit`]: what steps write, said before and noted as it is done;
 //! - [`release`]: which release may follow which. Pure;
 //! - [`rotation`]: when keys may be rotated so that nothing valid is refused, and on which schedule they can be. Pure;
@@ -22,6 +23,7 @@ pub mod charts;
 pub mod cloud;
 pub mod config;
 pub mod definition;
+pub mod edits;
 pub mod engine;
 pub mod health;
 pub mod hooks;
