@@ -50,6 +50,9 @@ pub const DRILL: &str = "openstack.windlass.dev/drill-backup";
 /// than the last.
 pub const RESTORE: &str = "openstack.windlass.dev/restore-backup";
 
+/// Lets a step overwrite what people changed by hand: the word that the refusal named, which is for exactly these changes.
+pub const OVERWRITE: &str = "openstack.windlass.dev/overwrite";
+
 /// The definitions of the kinds.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
     vec![OpenStack::crd(), OpenStackService::crd()]

@@ -17,6 +17,7 @@ use crate::{
     deadlock::Proven,
     lock::Held,
     process::{self, Ended},
+    record::STORED,
 };
 
 /// The oldest version whose options are used here.
@@ -158,6 +159,23 @@ impl Helm {
         deadline: Duration,
     ) -> Result<(), Error> {
         self.changed(held, change, &[], deadline).await
+    }
+
+    /// The same, with a label on its record from which [`Record::stored`](crate::Record::stored) knows that nobody else stored a later one.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be done, or not in time.
+    pub async fn upgrade_as(
+        &self,
+        held: &Held,
+        change: Change<'_>,
+        revision: u64,
+        deadline: Duration,
+    ) -> Result<(), Error> {
+        let label = format!("{STORED}={revision}");
+        self.changed(held, change, &["--labels", &label], deadline)
+            .await
     }
 
     /// Makes a release what it is to be, and waits until it is ready: one of which is [`Proven`] that this can end.

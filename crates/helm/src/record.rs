@@ -167,6 +167,12 @@ impl Record {
         self.content["version"].as_u64().unwrap_or_default()
     }
 
+    /// The revision that was stored last by [`Helm::upgrade_as`](crate::Helm::upgrade_as). Helm hands a label on from one revision to the
+    /// next, so a later one is somebody else's. None: of all that is kept, none was.
+    pub fn stored(&self) -> Option<u64> {
+        self.secret.labels().get(STORED)?.parse().ok()
+    }
+
     /// How it stands.
     pub fn state(&self) -> State {
         State::read(self.content["info"]["status"].as_str().unwrap_or_default())
@@ -234,6 +240,8 @@ fn pack(content: &Value) -> Result<Vec<u8>, String> {
     Ok(STANDARD.encode(packed).into_bytes())
 }
 
+/// On a record: the number of the revision that was last stored with it.
+pub(crate) const STORED: &str = "windlass.dev/revision";
 const KEY: &str = "release";
 const DIED: &str = "The client that was at work on it died";
 
@@ -271,6 +279,15 @@ mod tests {
         assert_eq!(failed.state(), State::Failed);
         assert_eq!(failed.values(), &json!({"a": 1}));
         assert_eq!(failed.secret.labels()["status"], "failed");
+    }
+
+    #[test]
+    fn a_revision_of_somebody_else_has_the_label_of_the_last_one_of_ours() {
+        let mut third = record("deployed");
+        assert_eq!(third.stored(), None);
+        let labels = third.secret.labels_mut();
+        labels.insert(STORED.to_owned(), "2".to_owned());
+        assert_eq!((third.revision(), third.stored()), (3, Some(2)));
     }
 
     #[test]

@@ -31,6 +31,14 @@ impl Chart {
         }
     }
 
+    /// Whether people may go on with what it makes. What ran once is done.
+    pub const fn is_kept(self) -> bool {
+        match self {
+            Self::Api | Self::Database => true,
+            Self::Job => false,
+        }
+    }
+
     const fn files(self) -> [(&'static str, &'static str); 3] {
         match self {
             Self::Job => [

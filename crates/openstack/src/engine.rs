@@ -35,6 +35,7 @@ mod accounts;
 mod backups;
 mod database;
 mod drills;
+mod edits;
 mod keys;
 mod objects;
 mod pods;

@@ -6,6 +6,7 @@
 //! - [`hooks`]: what people run before, after or instead of steps. Pure;
 //! - [`kolla`]: how containers of Kolla's images start. Pure;
 //! - [`made`]: the objects and Helm releases of steps. Pure;
+//! - [`edits`]: what people changed by hand that a step would undo. Pure;
 //! - [`audit`]: what steps write, said before and noted as it is done;
 //! - [`release`]: which release may follow which. Pure;
 //! - [`rotation`]: when keys may be rotated so that nothing valid is refused, and on which schedule they can be. Pure;
@@ -23,6 +24,7 @@ pub mod charts;
 pub mod cloud;
 pub mod config;
 pub mod definition;
+pub mod edits;
 pub mod engine;
 pub mod health;
 pub mod hooks;

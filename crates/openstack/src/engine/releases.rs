@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::run::{Failure, FailureClass, OnFailure, Step};
-use helm::{Change, Helm, Place, lock, record};
+use helm::{Change, Helm, Place, Record, lock, record};
 use k8s_openapi::api::{
     apps::v1::{Deployment, StatefulSet},
     batch::v1::Job as ClusterJob,
@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// How long Helm may take to store a release and its objects: it waits for nothing.
-const DEADLINE: Duration = Duration::from_mins(2);
+pub(super) const DEADLINE: Duration = Duration::from_mins(2);
 /// The code of a Job none of whose attempts went well.
 const JOB_FAILED: &str = "JobFailed";
 /// The code of a Job that did not end in time.
@@ -375,6 +375,7 @@ impl Worker {
             return Err(config("Taken", what, remedy).into());
         }
         self.recover(place).await?;
+        let is_kept = chart.is_kept() && self.drill_of.is_none();
         let chart = chart
             .unpack()
             .map_err(|error| transient("Disk", format!("failed to write a chart: {error}")))?;
@@ -382,8 +383,13 @@ impl Worker {
             chart: chart.path(),
             values,
         };
+        let history = self.history(place).await?;
+        if is_kept {
+            self.keeps_edits(&helm, place, change, &history).await?;
+        }
         self.about(&audit::release(release))?;
-        helm.upgrade(&held, change, DEADLINE)
+        let revision = history.last().map_or(0, Record::revision) + 1;
+        helm.upgrade_as(&held, change, revision, DEADLINE)
             .await
             .map_err(|error| said(&error))?;
         self.note_objects(place, values).await?;
@@ -392,12 +398,9 @@ impl Worker {
 
     /// What a release was made of, by what Helm keeps of it.
     async fn note_objects(&self, place: Place<'_>, values: &Value) -> Result<(), Failure> {
-        let history = record::history(&self.work.client, place.namespace, place.release).await;
-        let history = history.map_err(|error| transient("Release", controller::chain(&error)))?;
+        let history = self.history(place).await?;
         let manifest = history.last().map_or("", |last| last.manifest());
-        let objects: Vec<Value> = serde_saphyr::from_multiple(manifest)
-            .map_err(|error| transient("Release", format!("failed to read what it is: {error}")))?;
-        for object in objects {
+        for object in objects(manifest)? {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let mut name = text(&object["metadata"]["name"]);
             if let Some(digest) = values["digest"].as_str() {
@@ -428,8 +431,7 @@ impl Worker {
 
     /// Whose a release is, by the labels that it was made with.
     async fn whose(&self, place: Place<'_>) -> Result<Whose, Failure> {
-        let history = record::history(&self.work.client, place.namespace, place.release).await;
-        let history = history.map_err(|error| transient("Release", controller::chain(&error)))?;
+        let history = self.history(place).await?;
         let Some(last) = history.last() else {
             return Ok(Whose::Nobody);
         };
@@ -441,6 +443,11 @@ impl Worker {
         } else {
             Whose::Another
         })
+    }
+
+    async fn history(&self, place: Place<'_>) -> Result<Vec<Record>, Failure> {
+        let history = record::history(&self.work.client, place.namespace, place.release).await;
+        history.map_err(|error| transient("Release", controller::chain(&error)))
     }
 
     async fn helm(&self) -> Result<Helm, Failure> {
@@ -489,6 +496,12 @@ pub(super) fn selector(labels: &std::collections::BTreeMap<String, String>) -> S
     labels.join(",")
 }
 
+/// The objects of a release.
+pub(super) fn objects(manifest: &str) -> Result<Vec<Value>, Failure> {
+    serde_saphyr::from_multiple(manifest)
+        .map_err(|error| transient("Release", format!("failed to read what it is: {error}")))
+}
+
 /// How a Job went, with its name.
 enum Ran {
     /// Well, and before.
@@ -526,7 +539,7 @@ enum Whose {
     Another,
 }
 
-fn said(error: &helm::program::Error) -> Failure {
+pub(super) fn said(error: &helm::program::Error) -> Failure {
     let message = format!("failed to {}", controller::chain(error));
     transient("Helm", message)
 }
