@@ -34,7 +34,7 @@ impl Chart {
     /// Whether people may go on with what it makes. What ran once is done.
     pub const fn is_kept(self) -> bool {
         match self {
-            Self::Api | Self::Database => true,
+            Self::Api | Self::Database | Self::Memcached => true,
             Self::Job => false,
         }
     }
