@@ -21,7 +21,8 @@ mod quota;
 mod template;
 
 pub use cluster::{
-    CoeCluster, CoeClusterSpec, CoeClusterStatus, GroupStatus, HealthReport, HealthStatus, State,
+    CoeCluster, CoeClusterSpec, CoeClusterStatus, GroupStatus, HealthReport, HealthStatus,
+    Imported, State,
 };
 pub use group::{NodeGroup, NodeTaint, Role, TaintEffect};
 pub use host::{Claim, Host, HostSpec};
@@ -40,6 +41,8 @@ pub const FINALIZER: &str = "magnum.windlass.dev/hosts";
 pub const PROJECT_LABEL: &str = "magnum.windlass.dev/project";
 /// On what was made for a cluster: its UUID.
 pub const CLUSTER_LABEL: &str = "magnum.windlass.dev/cluster";
+/// When an object was made that another Magnum made, RFC 3339.
+pub const CREATED_ANNOTATION: &str = "magnum.windlass.dev/created-at";
 /// When a client last changed an object, RFC 3339.
 pub const UPDATED_ANNOTATION: &str = "magnum.windlass.dev/updated-at";
 /// On a cluster: what its users are told besides how it stands.

@@ -18,6 +18,7 @@ pub mod contract;
 pub mod identity;
 pub mod labels;
 pub mod machines;
+pub mod migration;
 pub mod operator;
 pub mod policy;
 pub mod service;

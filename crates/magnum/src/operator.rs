@@ -167,6 +167,10 @@ async fn reconcile(
         tracing::warn!(name = object.name_any(), "a CoeCluster cannot be read");
         return Ok(Action::await_change());
     };
+    if cluster.spec.imported.is_some() {
+        // What it is made of is looked after by whoever made it.
+        return Ok(Action::await_change());
+    }
     if cluster.spec.server_type.unwrap_or_default() == ServerType::Vm {
         return context.of_machines(cluster).await;
     }

@@ -23,7 +23,7 @@ use crate::{contract::Fault, view};
 
 mod secrets;
 
-pub(crate) use secrets::{forget, replace_data, secret_name, secret_of};
+pub(crate) use secrets::{forget, own, replace_data, secret_name, secret_of};
 
 /// How often a change is tried on what others changed meanwhile.
 const TRIES: u8 = 8;
@@ -156,10 +156,7 @@ impl Store {
             .await
             .map_err(|error| failed(&error))?
             .items;
-        objects.sort_by_cached_key(|object| {
-            let created = object.meta().creation_timestamp.clone().map(|time| time.0);
-            (created, object.name_any())
-        });
+        objects.sort_by_cached_key(|object| (view::created_at(object), object.name_any()));
         Ok(objects)
     }
 
@@ -174,7 +171,12 @@ impl Store {
         created.map_err(|error| failed(&error))
     }
 
-    async fn create_in<K>(&self, project: &str, api: &Api<K>, object: &K) -> kube::Result<K>
+    pub(crate) async fn create_in<K>(
+        &self,
+        project: &str,
+        api: &Api<K>,
+        object: &K,
+    ) -> kube::Result<K>
     where
         K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Serialize,
     {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use api::magnum::{
-    CoeCluster, CoeClusterStatus, CoeClusterTemplate, CoeQuota, GroupStatus, State,
-    UPDATED_ANNOTATION, Visibility,
+    CREATED_ANNOTATION, CoeCluster, CoeClusterStatus, CoeClusterTemplate, CoeQuota, GroupStatus,
+    State, UPDATED_ANNOTATION, Visibility,
 };
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
@@ -113,6 +113,10 @@ pub fn state(object: &CoeCluster) -> State {
             _ => State::DeleteInProgress,
         };
     }
+    if object.spec.imported.is_some() {
+        // Nobody works on it.
+        return state;
+    }
     let seen = status.and_then(|status| status.observed_generation);
     match state {
         State::CreateInProgress | State::CreateFailed if seen != object.meta().generation => {
@@ -127,7 +131,7 @@ pub fn state(object: &CoeCluster) -> State {
 pub fn cluster(object: &CoeCluster, base: &str, version: Version) -> Cluster {
     let uuid = object.name_any();
     let spec = object.spec.clone();
-    let backing = Some(backing_namespace(&uuid));
+    let backing = backing(object);
     let (stack_id, cluster_id) = if version < Version::CLUSTER_ID {
         (backing, None)
     } else {
@@ -178,7 +182,10 @@ pub fn cluster_detail(
         discovery_url: spec.discovery_url.clone(),
         api_address: status.api_address,
         coe_version: status.coe_version,
-        container_version: None,
+        container_version: spec
+            .imported
+            .as_ref()
+            .and_then(|imported| imported.container_version.clone()),
         project_id: spec.project_id.clone(),
         user_id: spec.user_id.clone(),
         fixed_network: spec.fixed_network.clone(),
@@ -202,6 +209,20 @@ pub fn backing_namespace(uuid: &str) -> String {
     format!("coe-{uuid}")
 }
 
+/// What clients are told that a cluster is made of.
+fn backing(object: &CoeCluster) -> Option<String> {
+    match &object.spec.imported {
+        Some(imported) => imported.stack_id.clone(),
+        None => Some(backing_namespace(&object.name_any())),
+    }
+}
+
+fn backing_of_group(object: &CoeCluster, group: &api::magnum::NodeGroup) -> Option<String> {
+    let imported = object.spec.imported.as_ref();
+    let own = imported.and_then(|imported| imported.group_stack_ids.get(&group.uuid));
+    own.cloned().or_else(|| backing(object))
+}
+
 /// A node group as lists show it.
 pub fn group(cluster: &CoeCluster, group: &api::magnum::NodeGroup) -> NodeGroup {
     NodeGroup {
@@ -214,7 +235,7 @@ pub fn group(cluster: &CoeCluster, group: &api::magnum::NodeGroup) -> NodeGroup 
         min_node_count: group.min_node_count.unwrap_or_default(),
         max_node_count: group.max_node_count,
         is_default: group.is_default(),
-        stack_id: Some(backing_namespace(&cluster.name_any())),
+        stack_id: backing_of_group(cluster, group),
         status: group_state(cluster, group).word(),
         merge_labels: false,
         detail: None,
@@ -367,7 +388,11 @@ pub fn difference(
     difference
 }
 
-fn created_at<K: Resource>(object: &K) -> Option<String> {
+/// When it was made, by whomever.
+pub(crate) fn created_at<K: Resource>(object: &K) -> Option<String> {
+    if let Some(told) = object.annotations().get(CREATED_ANNOTATION) {
+        return Some(told.clone());
+    }
     let created = object.meta().creation_timestamp.as_ref()?;
     Some(moment(created.0))
 }

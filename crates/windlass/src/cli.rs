@@ -295,6 +295,34 @@ pub(crate) enum MagnumCommand {
     /// Put the service and its endpoints into Keystone's catalogue, or bring them to these addresses. Which OpenStack is meant, and as
     /// whom, is said by OS_CLOUD and clouds.yaml, or by OS_AUTH_URL, OS_USERNAME, OS_PASSWORD and their like, as for the openstack command
     Register(Register),
+    /// Bring clusters, templates, quotas and authorities of clusters from the database of another Magnum, which is only read. Without
+    /// --apply it is said what would come, and what would not
+    #[command(after_help = MIGRATE_HELP)]
+    Migrate(Migrate),
+}
+
+const MIGRATE_HELP: &str = "The address of the database is as `connection` in magnum.conf: mysql+pymysql://USER:PASSWORD@HOST/magnum. It is read from \
+    a file, or from the variable MAGNUM_DATABASE, so that its password is in no list of processes. A user with the right SELECT is enough.\n\n\
+    What is there already is left as it is, so this can be done again.";
+
+/// Options of `magnum migrate`.
+#[derive(Args, Debug)]
+pub(crate) struct Migrate {
+    /// The file with the address of the database [default: what the variable MAGNUM_DATABASE has]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) database: Option<PathBuf>,
+    /// A directory with authorities as UUID.crt, UUID.key and UUID.pass: that of the `local` manager, or what was exported of Barbican
+    #[arg(long, value_name = "DIR")]
+    pub(crate) certificates: Option<PathBuf>,
+    /// Let keys of clusters come through a network in the clear: nobody else is on the way
+    #[arg(long)]
+    pub(crate) plaintext: bool,
+    /// Write what is missing, and look afterwards whether all is there
+    #[arg(long)]
+    pub(crate) apply: bool,
+    /// Leave out what cannot be carried over. Else nothing is written while there is such
+    #[arg(long, requires = "apply")]
+    pub(crate) skip_refused: bool,
 }
 
 /// Options of `magnum register`.

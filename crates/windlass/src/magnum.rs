@@ -27,6 +27,7 @@ use crate::{
 };
 
 mod cloud;
+mod migrate;
 mod register;
 
 /// How many connections are open at once over TLS.
@@ -34,8 +35,10 @@ const CONNECTIONS: usize = 1024;
 
 /// Serves until it is told to end. Every replica answers, and the one that holds the Lease works on clusters.
 pub(crate) async fn magnum(global: &Global, options: Magnum) -> anyhow::Result<()> {
-    if let Some(MagnumCommand::Register(options)) = &options.command {
-        return register::register(options).await;
+    match &options.command {
+        Some(MagnumCommand::Register(options)) => return register::register(options).await,
+        Some(MagnumCommand::Migrate(options)) => return migrate::migrate(global, options).await,
+        None => {}
     }
     let shutdown = shutdown_on_signals()?;
     let client = global.client().await?;

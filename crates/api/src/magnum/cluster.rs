@@ -35,6 +35,11 @@ use super::{NetworkDriver, NodeGroup, ServerType};
         json_path = ".metadata.creationTimestamp"
     )
 )]
+// Else an edit would have servers made for a cluster that has them elsewhere.
+#[x_kube(validation = (
+    "has(self.imported) == has(oldSelf.imported)",
+    "a cluster stays imported, or stays one that is made here: delete it, and create it anew"
+))]
 #[serde(rename_all = "camelCase")]
 pub struct CoeClusterSpec {
     /// What people call it; several may have one name.
@@ -92,6 +97,26 @@ pub struct CoeClusterSpec {
     /// Its node groups, two at least.
     #[schemars(length(min = 2, max = 64))]
     pub node_groups: Vec<NodeGroup>,
+    /// Where it was made by another Magnum: it is shown and its certificates are signed, and nothing is built, changed or taken away.
+    /// It says so from the beginning, or never. Default: it is made here.
+    pub imported: Option<Imported>,
+}
+
+/// What another Magnum told of a cluster that has no place elsewhere.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Imported {
+    /// How its driver calls what it is made of: a stack, or a Cluster of Cluster API.
+    #[schemars(length(min = 1, max = 255))]
+    pub stack_id: Option<String>,
+    /// The version of what runs containers.
+    #[schemars(length(min = 1, max = 255))]
+    pub container_version: Option<String>,
+    /// What node groups are made of, by UUID, where it is not what the cluster is made of.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "super::labels_schema")]
+    pub group_stack_ids: BTreeMap<String, String>,
 }
 
 /// How a cluster stands.

@@ -108,8 +108,20 @@ pub(super) fn group_of<'a>(cluster: &'a mut CoeCluster, ident: &str) -> Option<&
     groups.find(|group| group.uuid == ident || group.name == ident)
 }
 
+/// Lets pass what is made here. A cluster that another Magnum made has servers that nobody here could change.
+pub(super) fn made_here(cluster: &CoeCluster) -> Result<(), Fault> {
+    if cluster.spec.imported.is_none() {
+        return Ok(());
+    }
+    Err(Fault::invalid(format!(
+        "Cluster {} was made by another Magnum: it is shown, and certificates are signed for it, but it is not changed or deleted here. Change it by what made it, or make a new cluster and move to it.",
+        cluster.name_any()
+    )))
+}
+
 /// Lets pass what can be changed now. One that failed can be changed again, or nobody would ever bring it back.
 pub(super) fn changeable(cluster: &CoeCluster) -> Result<(), Fault> {
+    made_here(cluster)?;
     let state = view::state(cluster);
     let is_free =
         state.is_complete() || matches!(state, State::UpdateFailed | State::UpdateInProgress);

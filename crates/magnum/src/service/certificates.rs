@@ -5,7 +5,7 @@ use http::StatusCode;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::{Answer, Asked, clusters::own, templates::mandatory};
+use super::{Answer, Asked, actions::made_here, clusters::own, templates::mandatory};
 use crate::{
     authority::{AuthorityError, Purpose},
     contract::{Fault, objects::Certificate},
@@ -76,6 +76,7 @@ fn purpose(word: Option<&str>) -> Result<Purpose, Fault> {
 /// would sign what the cluster does not know.
 pub(super) async fn rotate(asked: &Asked<'_>, cluster: &str) -> Result<Answer, Fault> {
     let cluster = own(asked, cluster).await?;
+    made_here(&cluster)?;
     let (builder, renewed) = match cluster.spec.server_type.unwrap_or_default() {
         ServerType::Bm => (
             "kubespray",

@@ -10,7 +10,11 @@ use serde_json::{Map, json};
 use uuid::Uuid;
 
 use super::{
-    Answer, Asked, actions::Resize, credentials, entries, lookups::Parts, templates::seen,
+    Answer, Asked,
+    actions::{Resize, made_here},
+    credentials, entries,
+    lookups::Parts,
+    templates::seen,
 };
 use crate::{
     authority::{Authority, Purpose},
@@ -294,6 +298,8 @@ pub(super) async fn update(asked: &Asked<'_>, ident: &str) -> Result<Answer, Fau
 
 pub(super) async fn delete(asked: &Asked<'_>, ident: &str) -> Result<Answer, Fault> {
     let cluster = any(asked, ident).await?;
+    // Who is told that it is gone would look after its servers no more.
+    made_here(&cluster)?;
     asked.store().delete(&cluster).await?;
     Ok(Answer::done())
 }

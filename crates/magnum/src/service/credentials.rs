@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::{
     Answer, Asked,
+    actions::made_here,
     clusters::{of_servers, own},
     lookups::key_pair,
 };
@@ -54,6 +55,7 @@ pub(super) async fn of_new(
 pub(super) async fn rotate(asked: &Asked<'_>, cluster: &str) -> Result<Answer, Fault> {
     asked.version.from_on(Version::CREDENTIALS)?;
     let cluster = own(asked, cluster).await?;
+    made_here(&cluster)?;
     let uuid = cluster.name_any();
     let Some(session) = of_servers(asked, &cluster).await? else {
         return Err(Fault::invalid(format!(

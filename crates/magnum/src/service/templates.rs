@@ -152,7 +152,15 @@ pub(super) async fn update(asked: &Asked<'_>, ident: &str) -> Result<Answer, Fau
         for name in READ_ONLY {
             after.shift_remove(name);
         }
-        let spec = read(Fields::new(after), &old.project_id, &old.user_id)?;
+        // One that another Magnum made keeps the driver that it names, whoever hides or renames it.
+        let keeps = after.get("driver") == before.get("driver");
+        if keeps {
+            after.shift_remove("driver");
+        }
+        let mut spec = read(Fields::new(after), &old.project_id, &old.user_id)?;
+        if keeps {
+            spec.driver.clone_from(&old.driver);
+        }
         let was = old.visibility.unwrap_or_default();
         published(&asked.caller, was, spec.visibility.unwrap_or_default())?;
         template.spec = spec;

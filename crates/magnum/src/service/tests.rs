@@ -15,6 +15,7 @@ mod hosts;
 mod isolation;
 mod keystone;
 mod machines;
+mod migration;
 
 use keystone::Vouching;
 

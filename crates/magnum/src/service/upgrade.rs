@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{
     Answer, Asked,
-    actions::group_of,
+    actions::{group_of, made_here},
     clusters::{any, change, kubernetes_version, renderable},
     templates::{mandatory, seen},
 };
@@ -62,6 +62,7 @@ pub(super) async fn upgrade(asked: &Asked<'_>, ident: &str) -> Result<Answer, Fa
 }
 
 fn upgradable(cluster: &CoeCluster) -> Result<(), Fault> {
+    made_here(cluster)?;
     let state = view::state(cluster);
     if state.is_complete() || state == State::UpdateFailed {
         return Ok(());

@@ -206,7 +206,7 @@ pub(crate) async fn forget(secrets: &Api<Secret>, secret: &Secret) -> kube::Resu
 }
 
 /// With an owner, a Secret goes with its cluster, whoever deletes that. Without one it stays behind, unread.
-async fn own(secrets: &Api<Secret>, cluster: &CoeCluster, name: &str) {
+pub(crate) async fn own(secrets: &Api<Secret>, cluster: &CoeCluster, name: &str) {
     let owner = OwnerReference {
         api_version: CoeCluster::api_version(&()).into_owned(),
         kind: CoeCluster::kind(&()).into_owned(),

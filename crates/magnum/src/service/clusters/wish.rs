@@ -133,6 +133,7 @@ impl Wish {
             master_lb_enabled: balanced,
             max_batch_size: None,
             node_groups: Vec::new(),
+            imported: None,
         };
         spec.node_groups = vec![
             NodeGroup {
