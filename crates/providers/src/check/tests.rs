@@ -8,6 +8,8 @@ use api::provider::{
 use super::*;
 use crate::source::Held;
 
+mod releases;
+
 fn provider<K: Kind>(name: &str, spec: &str) -> Provider<K> {
     Provider::new("capi-system", name, serde_saphyr::from_str(spec).unwrap())
 }
