@@ -28,7 +28,7 @@ pub use in_cluster::{InCluster, SYSTEM, Side};
 pub use keystone::{Keystone, MagnumService, Token};
 pub use kubespray::Kubespray;
 pub use management::{Installed, Management, PROVIDERS};
-pub use operator::{Operator, Replica};
+pub use operator::{Memory, Operator, Replica};
 pub use services::{Services, Tokens};
 pub use stage::{NAMESPACE, Options, Stage, Versions, wait_until};
 pub use storm::Storm;

@@ -1,7 +1,13 @@
 //! A management cluster: a real cluster of one node in which Windlass installs real providers of Cluster API, whose machines are in
 //! memory.
 
-use std::{cell::RefCell, fs, path::PathBuf, process::Command, time::Duration};
+use std::{
+    cell::RefCell,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use anyhow::{Context, bail, ensure};
 use lab::{
@@ -14,10 +20,16 @@ use lab::{
 };
 use serde_json::{Value, json};
 
-use crate::{Called, Calls, Operator, Tally, is_true, operator, root, wait_until};
+use crate::{Called, Calls, Memory, Operator, Tally, is_true, operator, root, wait_until};
+use machines::{in_memory, workload};
+
+mod machines;
+mod patched;
 
 /// Images lie on the node already; a loaded machine takes its time all the same.
 const LIMIT: Duration = Duration::from_mins(5);
+/// Where clusters are raised where nothing else is said.
+const DEFAULT: &str = "default";
 
 /// A provider of the management cluster.
 #[derive(Clone, Copy, Debug)]
@@ -130,26 +142,48 @@ impl Management {
             hosts: 1 + hosts,
             ..LabOptions::default()
         };
-        let node = Node::start(options, progress)?;
-        progress.begin("images of the providers", "about 20 s");
-        for version in ClusterApi::VERSIONS {
-            for image in managers.images(version)? {
-                node.import(&image)?;
-            }
-        }
-        progress.end();
         let management = Self {
-            node,
+            node: Node::start(options, progress)?,
             managers,
             windlass,
             works_on: [&["--providers"][..], further].concat(),
             operator: RefCell::default(),
         };
-        for kinds in &management.works_on {
-            operator::define(&management.node, &management.windlass, kinds)?;
-        }
-        management.operate()?;
+        management.begin_work(&ClusterApi::VERSIONS, progress)?;
         Ok(management)
+    }
+
+    /// Another management cluster on a host beside this one, with the images of the newest version, and a Windlass of its own.
+    ///
+    /// # Errors
+    ///
+    /// No such host, or the cluster does not come up.
+    pub fn another(&self, host: &str, progress: &dyn Progress) -> anyhow::Result<Self> {
+        let another = Self {
+            node: self.node.beside(host, progress)?,
+            managers: self.managers.clone(),
+            windlass: self.windlass.clone(),
+            works_on: self.works_on.clone(),
+            operator: RefCell::default(),
+        };
+        let [_, newest] = ClusterApi::VERSIONS;
+        another.begin_work(&[newest], progress)?;
+        Ok(another)
+    }
+
+    /// Loads the images of versions, defines what Windlass works on, and starts it.
+    fn begin_work(&self, versions: &[&str], progress: &dyn Progress) -> anyhow::Result<()> {
+        progress.begin("images of the providers", "about 20 s");
+        for version in versions {
+            for image in self.managers.images(version)? {
+                self.node.import(&image)?;
+            }
+        }
+        progress.end();
+        for kinds in &self.works_on {
+            operator::define(&self.node, &self.windlass, kinds)?;
+        }
+        self.operate()
     }
 
     /// Starts Windlass; the one before is killed.
@@ -164,10 +198,42 @@ impl Management {
         command.args(&self.works_on);
         // The bundle as this machine has it.
         command.arg(format!("--source-root={}", root().display()));
-        let log = self.node.lab.dir().join("operator.log");
+        let log = self.node.dir().join("operator.log");
         let operator = Operator::start(&mut command, log)?;
         *self.operator.borrow_mut() = Some(operator);
         Ok(())
+    }
+
+    /// What the journals of a provider's upgrades say: run, event and step of each record.
+    ///
+    /// # Errors
+    ///
+    /// A journal cannot be read.
+    pub fn upgrade_records(&self, provider: Installed) -> anyhow::Result<Vec<[String; 3]>> {
+        let runs = self.node.dir().join("windlass/runs");
+        // None was begun yet.
+        let Ok(runs) = fs::read_dir(runs.join(provider.namespace)) else {
+            return Ok(Vec::new());
+        };
+        let mut records = Vec::new();
+        for run in runs {
+            let run = run.context("list the runs")?;
+            let name = run.file_name().to_string_lossy().into_owned();
+            if name.contains("-upgrade-") {
+                records.extend(records_of(&name, &run.path().join("journal.jsonl"))?);
+            }
+        }
+        Ok(records)
+    }
+
+    /// What the process of Windlass takes.
+    ///
+    /// # Errors
+    ///
+    /// It has ended.
+    pub fn memory(&self) -> anyhow::Result<Memory> {
+        let operator = self.operator.borrow();
+        operator.as_ref().context("Windlass was started")?.memory()
     }
 
     /// Keeps a version of all providers in the cluster.
@@ -176,11 +242,15 @@ impl Management {
     ///
     /// A release cannot be read or stored.
     pub fn preload(&self, version: &str) -> anyhow::Result<()> {
+        self.preload_from(&self.managers.repository, version)
+    }
+
+    /// The same, of a local repository.
+    fn preload_from(&self, repository: &Path, version: &str) -> anyhow::Result<()> {
+        let from = repository.display().to_string();
         for provider in PROVIDERS {
-            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": provider.namespace}});
-            self.apply(&namespace)?;
+            self.make_namespace(provider.namespace)?;
             let choice = format!("{}:{version}", provider.name);
-            let from = self.managers.repository.display().to_string();
             output(&mut self.windlass(&[
                 "--namespace",
                 provider.namespace,
@@ -193,6 +263,15 @@ impl Management {
             ]))?;
         }
         Ok(())
+    }
+
+    /// Makes a namespace where it is missing.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses it.
+    pub fn make_namespace(&self, name: &str) -> anyhow::Result<()> {
+        self.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
     }
 
     /// Installs a version of all providers that is kept in the cluster.
@@ -340,10 +419,20 @@ impl Management {
     ///
     /// The API refuses it.
     pub fn begin(&self, name: &str) -> anyhow::Result<()> {
-        for object in workload(name) {
-            self.apply(&object)?;
-        }
-        Ok(())
+        self.begin_in(DEFAULT, &[name])
+    }
+
+    /// The same for several at once, in a namespace that is there.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses one.
+    pub fn begin_in(&self, namespace: &str, names: &[&str]) -> anyhow::Result<()> {
+        let objects: Vec<_> = names
+            .iter()
+            .flat_map(|name| workload(namespace, name))
+            .collect();
+        self.apply(&json!({"apiVersion": "v1", "kind": "List", "items": objects}))
     }
 
     /// Waits until a workload cluster is Available.
@@ -352,11 +441,18 @@ impl Management {
     ///
     /// It is not in time; the error shows how it stands.
     pub fn raised(&self, name: &str) -> anyhow::Result<()> {
-        let cluster = format!("clusters.cluster.x-k8s.io/{name}");
-        let get = ["get", &cluster, "--output=json"];
+        self.raised_in(DEFAULT, name)
+    }
+
+    /// The same for one of another namespace.
+    ///
+    /// # Errors
+    ///
+    /// It is not in time; the error shows how it stands.
+    pub fn raised_in(&self, namespace: &str, name: &str) -> anyhow::Result<()> {
         let mut last = Value::Null;
         wait_until(&format!("cluster {name} to be Available"), LIMIT, || {
-            let object: Value = serde_json::from_str(&self.kubectl(&get)?)?;
+            let object = self.cluster(namespace, name)?;
             last = object["status"]["conditions"].clone();
             let workers = &object["status"]["workers"]["availableReplicas"];
             Ok((is_true(&object, "Available") && *workers == 1).then_some(()))
@@ -380,9 +476,13 @@ impl Management {
     ///
     /// It is not there, or the API does not answer.
     pub fn is_available(&self, name: &str) -> anyhow::Result<bool> {
-        let cluster = format!("clusters.cluster.x-k8s.io/{name}");
-        let object = self.kubectl(&["get", &cluster, "--output=json"])?;
-        Ok(is_true(&serde_json::from_str(&object)?, "Available"))
+        Ok(is_true(&self.cluster(DEFAULT, name)?, "Available"))
+    }
+
+    fn cluster(&self, namespace: &str, name: &str) -> anyhow::Result<Value> {
+        let name = format!("clusters.cluster.x-k8s.io/{name}");
+        let get = ["--namespace", namespace, "get", &name, "--output=json"];
+        Ok(serde_json::from_str(&self.kubectl(&get)?)?)
     }
 
     /// Deletes a workload cluster, and waits until it is gone.
@@ -391,8 +491,18 @@ impl Management {
     ///
     /// It is not in time.
     pub fn remove(&self, name: &str) -> anyhow::Result<()> {
-        let cluster = format!("clusters.cluster.x-k8s.io/{name}");
-        self.kubectl(&["delete", &cluster, "--timeout=180s"])?;
+        self.remove_in(DEFAULT, name)
+    }
+
+    /// The same for one of another namespace.
+    ///
+    /// # Errors
+    ///
+    /// It is not in time.
+    pub fn remove_in(&self, namespace: &str, name: &str) -> anyhow::Result<()> {
+        let name = format!("clusters.cluster.x-k8s.io/{name}");
+        let delete = ["delete", &name, "--timeout=180s"];
+        self.kubectl(&[&["--namespace", namespace], &delete[..]].concat())?;
         Ok(())
     }
 
@@ -435,7 +545,7 @@ impl Management {
     ///
     /// The API refuses it.
     pub fn apply(&self, object: &Value) -> anyhow::Result<()> {
-        let file = self.node.lab.dir().join("object.json");
+        let file = self.node.dir().join("object.json");
         fs::write(&file, object.to_string()).context("write an object")?;
         let file = file.display().to_string();
         let apply = [
@@ -457,7 +567,7 @@ impl Management {
     ///
     /// It fails.
     pub fn clusterctl(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        let home = self.node.lab.dir().join("clusterctl");
+        let home = self.node.dir().join("clusterctl");
         fs::create_dir_all(&home).context("make a home of clusterctl")?;
         let releases = ClusterApi::PROVIDERS.iter().zip(PROVIDERS);
         let releases: Vec<_> = releases
@@ -490,6 +600,23 @@ impl Management {
     pub fn windlass(&self, arguments: &[&str]) -> Command {
         operator::beside(&self.node, &self.windlass, arguments)
     }
+}
+
+fn records_of(run: &str, journal: &Path) -> anyhow::Result<Vec<[String; 3]>> {
+    let text = fs::read_to_string(journal).unwrap_or_default();
+    // The last line may be half written.
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let records = whole.lines().map(|line| {
+        let line: Value = serde_json::from_str(line).context("read a journal")?;
+        let of = |field: &str| {
+            line["record"][field]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        Ok([run.to_owned(), of("event"), of("step")])
+    });
+    records.collect()
 }
 
 /// What is called all the time. What controllers would work on is only tried, and one of it is read.
@@ -567,88 +694,3 @@ fn called() -> Vec<Called> {
         },
     ]
 }
-
-/// How long what is in memory takes to come up.
-fn in_memory() -> Value {
-    let part = |duration: &str| json!({"provisioning": {"startupDuration": duration, "startupJitter": "0.2"}});
-    json!({"vm": part("2s"), "node": part("1s"), "apiServer": part("1s"), "etcd": part("1s")})
-}
-
-fn workload(name: &str) -> Vec<Value> {
-    let machine = |part: &str| format!("{name}-{part}");
-    let object = |group: &str, kind: &str, name: &str, spec: Value| {
-        json!({
-            "apiVersion": format!("{group}/v1beta2"), "kind": kind,
-            "metadata": {"name": name, "namespace": "default"}, "spec": spec,
-        })
-    };
-    let reference = |kind: &str, name: &str| {
-        let group = match kind {
-            "KubeadmControlPlane" => CONTROL_PLANE,
-            "KubeadmConfigTemplate" => BOOTSTRAP,
-            _ => INFRASTRUCTURE,
-        };
-        json!({"apiGroup": group, "kind": kind, "name": name})
-    };
-    let template = |part: &str| {
-        let spec = json!({"template": {"spec": {"backend": {"inMemory": in_memory()}}}});
-        object(INFRASTRUCTURE, "DevMachineTemplate", &machine(part), spec)
-    };
-    let labels = json!({"cluster.x-k8s.io/cluster-name": name});
-    let memory = json!({"backend": {"inMemory": {}}});
-    let mut infrastructure = object(INFRASTRUCTURE, "DevCluster", name, memory);
-    // Its controller writes an annotation, and falls over where there are none.
-    infrastructure["metadata"]["annotations"] = json!({"example.com/in-memory": "true"});
-    let version = "v1.34.4";
-    vec![
-        object(
-            CLUSTER,
-            "Cluster",
-            name,
-            json!({
-                "clusterNetwork": {"pods": {"cidrBlocks": ["192.168.0.0/16"]}, "services": {"cidrBlocks": ["10.128.0.0/12"]}},
-                "controlPlaneRef": reference("KubeadmControlPlane", &machine("plane")),
-                "infrastructureRef": reference("DevCluster", name),
-            }),
-        ),
-        infrastructure,
-        template("plane"),
-        template("worker"),
-        object(
-            CONTROL_PLANE,
-            "KubeadmControlPlane",
-            &machine("plane"),
-            json!({
-                "replicas": 1, "version": version,
-                "kubeadmConfigSpec": {"clusterConfiguration": {"apiServer": {"certSANs": ["localhost"]}}},
-                "machineTemplate": {"spec": {"infrastructureRef": reference("DevMachineTemplate", &machine("plane"))}},
-            }),
-        ),
-        object(
-            BOOTSTRAP,
-            "KubeadmConfigTemplate",
-            &machine("worker"),
-            json!({
-                "template": {"spec": {"joinConfiguration": {"nodeRegistration": {"criSocket": "unix:///run/containerd/containerd.sock"}}}},
-            }),
-        ),
-        object(
-            CLUSTER,
-            "MachineDeployment",
-            &machine("worker"),
-            json!({
-                "clusterName": name, "replicas": 1, "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": {
-                    "clusterName": name, "version": version,
-                    "bootstrap": {"configRef": reference("KubeadmConfigTemplate", &machine("worker"))},
-                    "infrastructureRef": reference("DevMachineTemplate", &machine("worker")),
-                }},
-            }),
-        ),
-    ]
-}
-
-const CLUSTER: &str = "cluster.x-k8s.io";
-const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
-const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
-const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";

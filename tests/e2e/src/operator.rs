@@ -23,7 +23,7 @@ pub(crate) fn beside(node: &Node, windlass: &Path, arguments: &[&str]) -> Comman
     let mut command = Command::new(windlass);
     command
         .arg("--data-dir")
-        .arg(node.lab.dir().join("windlass"))
+        .arg(node.dir().join("windlass"))
         .arg("--kubeconfig")
         .arg(node.kubeconfig())
         .args(arguments);
@@ -34,7 +34,7 @@ pub(crate) fn beside(node: &Node, windlass: &Path, arguments: &[&str]) -> Comman
 pub(crate) fn define(node: &Node, windlass: &Path, further: &str) -> Result<()> {
     for kinds in [["crds"].as_slice(), &["crds", further]] {
         let definitions = output(Command::new(windlass).args(kinds))?;
-        let file = node.lab.dir().join("crds.yaml");
+        let file = node.dir().join("crds.yaml");
         fs::write(&file, definitions).context("write the definitions")?;
         let file = file.display().to_string();
         output(&mut node.kubectl(&["apply", "--server-side", "--filename", &file]))?;
@@ -42,6 +42,15 @@ pub(crate) fn define(node: &Node, windlass: &Path, further: &str) -> Result<()> 
     let wait = ["wait", "--for=condition=Established", "crd", "--all"];
     output(&mut node.kubectl(&[&wait[..], &["--timeout=60s"]].concat()))?;
     Ok(())
+}
+
+/// What a process takes of the machine's memory, in MiB.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// Now.
+    pub now: u64,
+    /// At most, since it was started.
+    pub most: u64,
 }
 
 /// Ended when it is dropped; what it said is shown if the test fails.
@@ -81,6 +90,26 @@ impl Operator {
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let id = Pid::from_raw(self.child.id().try_into()?);
         kill(id, signal).context("send a signal to windlass")
+    }
+
+    /// What the process takes.
+    ///
+    /// # Errors
+    ///
+    /// It has ended.
+    pub fn memory(&self) -> Result<Memory> {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+        let of = |field: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(field));
+            let kibibytes = line.and_then(|line| line.split_whitespace().next());
+            let kibibytes = kibibytes.with_context(|| format!("{path} has no {field}"))?;
+            Ok::<u64, anyhow::Error>(kibibytes.parse::<u64>()? / 1024)
+        };
+        Ok(Memory {
+            now: of("VmRSS:")?,
+            most: of("VmHWM:")?,
+        })
     }
 
     /// Whether the process has ended.

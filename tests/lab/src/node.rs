@@ -1,6 +1,7 @@
 //! A whole Kubernetes cluster of one node on the first host of a lab, raised by kubeadm: pods, network, logs, exec.
 //!
-//! The lab's other hosts stay as they are: they are what an operator in the cluster works on. Pods reach them.
+//! The lab's other hosts stay as they are: they are what an operator in the cluster works on. Pods reach them. One of them may become another
+//! such cluster.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::command;
 use crate::programs::{self, Programs};
@@ -18,8 +19,9 @@ use crate::{Lab, LabOptions, Progress};
 /// A cluster of one node, and the hosts beside it.
 #[derive(Debug)]
 pub struct Node {
-    /// The hosts; the first one is the node.
+    /// The hosts; one of them is the node, and the first one where nothing else is said.
     pub lab: Arc<Lab>,
+    host: String,
     programs: Programs,
 }
 
@@ -32,30 +34,68 @@ impl Node {
     pub fn start(options: LabOptions, progress: &dyn Progress) -> Result<Self> {
         let programs = programs::ensure(progress)?;
         let options = options.with_kubernetes(progress)?;
+        let lab = Arc::new(Lab::start(&options, progress)?);
+        Self::raise(lab, HOST, programs, progress)
+    }
+
+    /// Raises another cluster, on another host of the same lab, which nobody uses yet.
+    ///
+    /// # Errors
+    ///
+    /// No such host, or kubeadm fails; the error shows the end of its log.
+    pub fn beside(&self, host: &str, progress: &dyn Progress) -> Result<Self> {
+        Self::raise(Arc::clone(&self.lab), host, self.programs.clone(), progress)
+    }
+
+    fn raise(
+        lab: Arc<Lab>,
+        host: &str,
+        programs: Programs,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
         let node = Self {
-            lab: Arc::new(Lab::start(&options, progress)?),
+            lab,
+            host: host.to_owned(),
             programs,
         };
         progress.begin(
-            &format!("Kubernetes {} on host-1", node.programs.version),
+            &format!("Kubernetes {} on {host}", node.programs.version),
             "about 30 s",
         );
-        let address = node.lab.host(HOST)?.address.to_string();
+        fs::create_dir_all(node.dir()).context("make the node's directory")?;
+        let address = node.lab.host(host)?.address.to_string();
         let etcd = format!("{}-0", node.programs.etcd);
-        let mut ssh = node.lab.ssh_command(HOST)?;
+        let mut ssh = node.lab.ssh_command(host)?;
         ssh.args(["--", "bash", "-s", &address, &node.programs.version, &etcd]);
         node.feed(&mut ssh, SCRIPT.as_bytes())
             .context("raise the cluster")?;
-        let config = node.lab.ssh(HOST, "cat /etc/kubernetes/admin.conf")?;
-        ensure!(config.status.success(), "no kubeconfig on the node");
-        fs::write(node.kubeconfig(), config.stdout).context("write the kubeconfig")?;
+        let config = node.ssh("cat /etc/kubernetes/admin.conf")?;
+        fs::write(node.kubeconfig(), config).context("write the kubeconfig")?;
         progress.end();
         Ok(node)
     }
 
+    /// Where what is of this cluster lies on the machine: the lab's directory, or one of its own in that for a cluster on another host.
+    pub fn dir(&self) -> PathBuf {
+        match self.host.as_str() {
+            HOST => self.lab.dir().to_owned(),
+            other => self.lab.dir().join("nodes").join(other),
+        }
+    }
+
+    /// Runs a shell command on the node, and gives what it prints.
+    ///
+    /// # Errors
+    ///
+    /// It fails.
+    pub fn ssh(&self, shell: &str) -> Result<String> {
+        let mut ssh = self.lab.ssh_command(&self.host)?;
+        command::output(ssh.arg("--").arg(shell))
+    }
+
     /// The administrator's kubeconfig; its address is in the lab's network alone.
     pub fn kubeconfig(&self) -> PathBuf {
-        self.lab.dir().join("node.kubeconfig")
+        self.dir().join("node.kubeconfig")
     }
 
     /// Where the Kubernetes programs are.
@@ -76,8 +116,8 @@ impl Node {
     ///
     /// The node does not boot, or its API does not answer within five minutes.
     pub fn cut_power(&self) -> Result<()> {
-        self.lab.kill_host(HOST)?;
-        self.lab.start_host(HOST)?;
+        self.lab.kill_host(&self.host)?;
+        self.lab.start_host(&self.host)?;
         self.await_api().context("after a power cut")
     }
 
@@ -89,12 +129,7 @@ impl Node {
     /// They do not run, or the API does not answer within five minutes.
     pub fn crash_api(&self) -> Result<()> {
         let kill = "pkill -KILL -x etcd && pkill -KILL -x kube-apiserver";
-        let killed = self.lab.ssh(HOST, kill)?;
-        ensure!(
-            killed.status.success(),
-            "kill the API: {}",
-            String::from_utf8_lossy(&killed.stderr)
-        );
+        self.ssh(kill).context("kill the API")?;
         self.await_api().context("after a crash")
     }
 
@@ -116,12 +151,12 @@ impl Node {
     ///
     /// The file cannot be read or imported.
     pub fn import(&self, image: &Path) -> Result<()> {
-        self.lab.import(HOST, image)
+        self.lab.import(&self.host, image)
     }
 
     fn feed(&self, ssh: &mut Command, input: &[u8]) -> Result<()> {
         // By a file, so that nobody has to write while somebody else does not read.
-        let path = self.lab.dir().join("input");
+        let path = self.dir().join("input");
         fs::write(&path, input).context("write the input")?;
         command::output_from(fs::File::open(&path)?, ssh).map(drop)
     }

@@ -1,5 +1,6 @@
 //! Real providers of Cluster API: Windlass installs them in a real cluster, they raise clusters, and nobody notices their upgrade, though
-//! Windlass itself is killed again and again on the way. Root is needed.
+//! Windlass itself is killed again and again on the way. A set upgrades them once more by itself, a cluster is carried to other managers, and
+//! fifty come up at once. Root is needed.
 
 use std::{
     cell::RefCell,
@@ -13,6 +14,10 @@ use serde_json::{Value, json};
 
 use crate::providers::each_step_once;
 
+mod carried;
+mod many;
+mod set;
+
 /// A loaded machine takes its time.
 const LIMIT: Duration = Duration::from_mins(5);
 /// An image that is nowhere.
@@ -23,7 +28,9 @@ fn real_providers_raise_clusters_and_are_upgraded_without_a_gap() {
     let [old, new] = Management::VERSIONS;
     let began = Instant::now();
     let tell = |what: &str| eprintln!("{:>5.1} s: {what}", began.elapsed().as_secs_f64());
-    let management = Management::set(windlass().unwrap(), &Terminal::default()).unwrap();
+    let terminal = Terminal::default();
+    // The host beside it becomes the cluster that a workload cluster is carried to.
+    let management = Management::set_beside(windlass().unwrap(), &[], 1, &terminal).unwrap();
     tell("the cluster is there");
     for version in [old, new] {
         management.preload(version).unwrap();
@@ -43,10 +50,15 @@ fn real_providers_raise_clusters_and_are_upgraded_without_a_gap() {
         .upgrade_while(new, "first", &tell, &|| deaths.kill(&management))
         .unwrap();
     all_were_heard(&tallies);
-    eprintln!("Windlass was killed at {:#?}", deaths.at.borrow());
-    upgraded_once(&management, &deaths);
+    let killed = deaths.at.borrow().len();
+    eprintln!(
+        "Windlass was killed {killed} times: {:?}",
+        deaths.at.borrow()
+    );
+    upgraded_once(&management, &deaths, 1);
     webhooks_have_answered(&management);
     seen_by_clusterctl(&management, new, &["Already", "up", "to", "date"]);
+    set::takes_all_to_a_newer_patch(&management, &tell);
 
     management.begin("second").unwrap();
     what_stands_in_the_way_is_named(&management, "second");
@@ -61,6 +73,8 @@ fn real_providers_raise_clusters_and_are_upgraded_without_a_gap() {
         "{tree}"
     );
     described_as_in_the_guide(&management, "second");
+    carried::to_other_managers(&management, &tell);
+    many::come_up_at_once(&management, &tell);
 }
 
 /// What takes a cluster in the guide of providers; the story `providers` has its other commands.
@@ -181,47 +195,69 @@ fn an_image_that_is_nowhere_is_survived(management: &Management, version: &str) 
     assert_eq!(last["status"]["phase"], "Succeeded", "{last:#}");
 }
 
-/// Where Windlass was killed: a run of a namespace, and the step that it was at.
+/// What the journals of upgrades had said when Windlass was killed, and by which record of each provider it was.
 #[derive(Default)]
 struct Deaths {
-    at: RefCell<BTreeSet<(String, String)>>,
+    seen: RefCell<BTreeSet<[String; 3]>>,
+    at: RefCell<Vec<(&'static str, [String; 3])>>,
 }
 
 impl Deaths {
-    /// Kills it once at every step of an upgrade that is seen, and starts it again.
+    /// From now on, whatever was upgraded before.
+    fn from_now_on(management: &Management) -> anyhow::Result<Self> {
+        let deaths = Self::default();
+        for provider in PROVIDERS {
+            deaths.new_record(management, provider)?;
+        }
+        Ok(deaths)
+    }
+
+    /// Kills it at every record of an upgrade that is seen, and starts it again.
     fn kill(&self, management: &Management) -> anyhow::Result<()> {
         for provider in PROVIDERS {
-            for run in runs(management, provider)? {
-                let is_at_work = run["status"]["phase"] == "Running";
-                let Some(step) = run["status"]["step"].as_str().filter(|_| is_at_work) else {
-                    continue;
-                };
-                let edge = (provider.namespace.to_owned(), step.to_owned());
-                if run["spec"]["operation"] == "Upgrade" && self.at.borrow_mut().insert(edge) {
-                    management.operate()?;
-                }
+            if let Some(record) = self.new_record(management, provider)? {
+                self.at.borrow_mut().push((provider.namespace, record));
+                management.operate()?;
             }
         }
         Ok(())
     }
+
+    /// The last record that was not seen before.
+    fn new_record(
+        &self,
+        management: &Management,
+        provider: Installed,
+    ) -> anyhow::Result<Option<[String; 3]>> {
+        let mut seen = self.seen.borrow_mut();
+        let records = management.upgrade_records(provider)?;
+        let mut new = None;
+        for record in records {
+            let [run, event, step] = record.clone();
+            if seen.insert([format!("{}/{run}", provider.namespace), event, step]) {
+                new = Some(record);
+            }
+        }
+        Ok(new)
+    }
+
+    /// Whether it was killed while new pods of a provider came up, which takes seconds.
+    fn was_while_pods_came_up(&self, provider: Installed) -> bool {
+        let deaths = self.at.borrow();
+        let mut of_provider = deaths.iter().filter(|(at, _)| *at == provider.namespace);
+        of_provider.any(|(_, [_, event, step])| event == "StepStarted" && step == "check/ready")
+    }
 }
 
-/// Each provider was upgraded by one run, which went through its steps once, whoever died meanwhile.
-fn upgraded_once(management: &Management, deaths: &Deaths) {
+/// Each provider was upgraded so often, each time by one run, the last of which went through its steps once, whoever died meanwhile.
+fn upgraded_once(management: &Management, deaths: &Deaths, times: usize) {
     for provider in PROVIDERS {
-        let upgrades: Vec<_> = runs(management, provider)
-            .unwrap()
-            .into_iter()
-            .filter(|run| run["spec"]["operation"] == "Upgrade")
-            .collect();
-        let [upgrade] = upgrades.as_slice() else {
-            panic!("{upgrades:#?}")
-        };
+        let upgrades = upgrades(management, provider);
+        assert_eq!(upgrades.len(), times, "{upgrades:#?}");
+        let upgrade = upgrades.last().unwrap();
         assert_eq!(upgrade["status"]["phase"], "Succeeded", "{upgrade:#}");
         each_step_once(upgrade);
-        // New pods take seconds to come up.
-        let waiting = (provider.namespace.to_owned(), "check/ready".to_owned());
-        assert!(deaths.at.borrow().contains(&waiting), "{waiting:?}");
+        assert!(deaths.was_while_pods_came_up(provider), "{provider:?}");
     }
     assert!(deaths.at.borrow().len() > PROVIDERS.len());
 }
@@ -264,6 +300,13 @@ fn what_stands_in_the_way_is_named(management: &Management, name: &str) {
         Ok((told.lines().next() == Some(nothing.as_str())).then_some(()))
     })
     .unwrap_or_else(|error| panic!("{error}: {told}"));
+}
+
+/// The upgrades of a provider, the oldest first.
+fn upgrades(management: &Management, provider: Installed) -> Vec<Value> {
+    let mut runs = runs(management, provider).unwrap();
+    runs.retain(|run| run["spec"]["operation"] == "Upgrade");
+    runs
 }
 
 /// The runs of a provider, the oldest first.

@@ -1,0 +1,108 @@
+//! A `ProviderSet` takes all providers to a newer patch: not before its window opens, core first, one after the other, and nobody notices.
+
+use e2e::{Management, PROVIDERS, condition, wait_until};
+use serde_json::{Value, json};
+
+use super::{Deaths, LIMIT, get, nobody_noticed, upgraded_once, upgrades};
+
+/// A window that is closed: it opens on a day that most years do not have.
+const CLOSED: &str = "0 0 29 2 *";
+/// One that is always open.
+const OPEN: &str = "* * * * *";
+
+pub(super) fn takes_all_to_a_newer_patch(management: &Management, tell: &dyn Fn(&str)) {
+    let [_, newest] = Management::VERSIONS;
+    declare(management, CLOSED);
+    management.preload_patched().unwrap();
+    // The releases come one after the other, and with each the plan is another.
+    let expected = PROVIDERS.map(|provider| {
+        let label = provider.label();
+        json!([label, newest, Management::PATCHED])
+    });
+    wait_until("the set to wait for its window", LIMIT, || {
+        let set = set(management)?;
+        let upgrades = set["status"]["plan"]["upgrades"].as_array();
+        let planned = upgrades.into_iter().flatten();
+        let planned = planned.map(|one| json!([one["provider"], one["from"], one["to"]]));
+        let is_planned = planned.collect::<Vec<_>>() == expected;
+        Ok((is_planned && reason(&set) == "WaitingForWindow").then_some(()))
+    })
+    .unwrap_or_else(|error| panic!("{error}: {:#}", set(management).unwrap()));
+    for provider in PROVIDERS {
+        let object = get(management, provider).unwrap();
+        assert_eq!(object["spec"]["version"], newest, "the window is closed");
+    }
+    tell("a set waits for its window");
+
+    let calls = management.calls();
+    let deaths = Deaths::from_now_on(management).unwrap();
+    declare(management, OPEN);
+    wait_until("the set to be through", LIMIT * 2, || {
+        deaths.kill(management)?;
+        let set = self::set(management)?;
+        let plan = &set["status"]["plan"];
+        assert_ne!(plan["phase"], "Stopped", "{set:#}");
+        Ok((plan["phase"] == "Done" && reason(&set) == "UpToDate").then_some(()))
+    })
+    .unwrap();
+    for provider in PROVIDERS {
+        management.installed(provider, Management::PATCHED).unwrap();
+    }
+    management.old_pods_gone().unwrap();
+    nobody_noticed(&calls.end().unwrap());
+    tell("the set has upgraded all four");
+    upgraded_once(management, &deaths, 2);
+    one_after_the_other(management);
+    assert_eq!(
+        self::set(management).unwrap()["status"]["plan"]["done"],
+        "4/4"
+    );
+}
+
+fn declare(management: &Management, schedule: &str) {
+    let [core, ..] = PROVIDERS;
+    let windows = json!([{"schedule": schedule, "duration": "1h"}]);
+    let set = json!({
+        "apiVersion": "providers.windlass.dev/v1alpha1", "kind": "ProviderSet",
+        "metadata": {"name": "main", "namespace": core.namespace},
+        "spec": {
+            "upgrade": {"patch": {"auto": true}}, "maintenance": {"windows": windows, "onWindowEnd": "Pause"},
+        },
+    });
+    management.apply(&set).unwrap();
+}
+
+fn set(management: &Management) -> anyhow::Result<Value> {
+    let [core, ..] = PROVIDERS;
+    let get = [
+        "get",
+        "providersets.providers.windlass.dev",
+        "main",
+        "--output=json",
+    ];
+    let object = management.kubectl(&[&["--namespace", core.namespace], &get[..]].concat())?;
+    Ok(serde_json::from_str(&object)?)
+}
+
+/// Why it is ready, or not.
+fn reason(set: &Value) -> &str {
+    let ready = condition(set, "Ready").unwrap_or(&Value::Null);
+    ready["reason"].as_str().unwrap_or_default()
+}
+
+/// No upgrade was begun before the one before had ended, core first.
+fn one_after_the_other(management: &Management) {
+    let mut before = String::new();
+    for provider in PROVIDERS {
+        let upgrade = upgrades(management, provider).pop().unwrap();
+        // Of one form, to the second: they compare as texts.
+        let second = |time: &Value| time.as_str().unwrap()[..19].to_owned();
+        let began = second(&upgrade["metadata"]["creationTimestamp"]);
+        assert!(
+            before <= began,
+            "{}: {before} {upgrade:#}",
+            provider.label()
+        );
+        before = second(&upgrade["status"]["finishedAt"]);
+    }
+}
