@@ -29,6 +29,10 @@ use crate::{
 /// What the steps of a service read.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "a Run of before is read by these names"
+)]
 pub struct Inputs {
     /// Which service.
     pub service: String,
@@ -70,6 +74,7 @@ pub struct Inputs {
 }
 
 /// What nobody says is in no plan: those of before are still the same.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn is_mounted(contract: &Contract) -> bool {
     *contract == Contract::Mounted
 }

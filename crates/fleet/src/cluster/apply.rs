@@ -48,6 +48,10 @@ pub(super) async fn bring(
     }
     let other = begun.as_deref().filter(|begun| *begun != revision);
     let before = before(cluster, (pass.applied.as_deref(), other), context);
+    if is_new && let Some(going) = before.cluster_that_goes(parts) {
+        refuse(pass, revision, vec![cluster_goes(going)]);
+        return Ok(());
+    }
     if begun.is_some()
         && let Some(waits) = still_awaited(parts, &before, context).await?
     {
@@ -103,9 +107,8 @@ pub(super) async fn bring(
         }
     }
     let (secrets, writes): (Vec<_>, Vec<_>) = writes.into_iter().partition(Part::is_vault_secret);
-    let has_secrets = parts.objects.iter().any(Part::is_vault_secret);
-    // A birth that waits for Secrets may be another one before it is through.
-    if is_new && begun.is_none() && (pass.applied.is_some() || has_secrets) {
+    // A birth may be another one before it is through: what it has written by then goes with that.
+    if is_new && begun.is_none() {
         report::begin(cluster, revision, context).await?;
         pass.begun = Some(revision.to_owned());
     }
@@ -178,6 +181,20 @@ fn before(
         Kept::new(revision, parts)
     };
     Before::new(applied.map(kept), begun.map(kept))
+}
+
+/// With a Cluster all of its machines and hosts would go, or be nobody's.
+fn cluster_goes(part: &Part) -> FleetProblem {
+    FleetProblem {
+        object: part.title(),
+        rule: "ClusterGoes".to_owned(),
+        message: "is this cluster's own, and would be deleted: the inventory renders none of its name any more"
+            .to_owned(),
+        remedy: "have the ClusterTemplate name it as before; for another cluster make another FleetCluster; to end this one \
+            delete its FleetCluster, and then the Cluster"
+            .to_owned(),
+        ..FleetProblem::default()
+    }
 }
 
 /// Why its objects are none that may be applied here.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::part::Part;
+use super::part::{Part, Parts};
 
 /// The revisions that its objects may be of.
 pub(super) struct Before {
@@ -48,6 +48,16 @@ impl Before {
     /// All that there may be: what was applied, then what was begun.
     pub(super) fn parts(&self) -> impl Iterator<Item = &Part> {
         self.all().flat_map(|kept| &kept.parts)
+    }
+
+    /// The Cluster that was applied and is none of these objects.
+    pub(super) fn cluster_that_goes(&self, wanted: &Parts) -> Option<&Part> {
+        let mut applied = self.applied.iter().flat_map(|kept| &kept.parts);
+        let stays = |part: &Part| {
+            let mut wanted = wanted.objects.iter();
+            wanted.any(|wanted| wanted.identity() == part.identity())
+        };
+        applied.find(|part| part.is_cluster() && !stays(part))
     }
 
     /// Whether an object was made from the same. Of what was begun and not brought to its end, nobody knows which objects were written:
@@ -176,6 +186,33 @@ mod tests {
         ] {
             let before = Before::new(applied, begun);
             assert_eq!(before.awaits(&wanted, live.as_ref()), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_would_go_is_found() {
+        let part = |api_version: &str, kind: &str, name: &str| Part {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            ..secret(name, "1")
+        };
+        for group in ["kubespray.k8s.io/v1", "cluster.x-k8s.io/v1beta2"] {
+            let cluster = |name: &str| part(group, "Cluster", name);
+            let node = |name: &str| part(group, "ClusterNode", name);
+            let applied = vec![node("one"), cluster("shop")];
+            let before = Before::new(Some(Kept::new("r1", applied)), None);
+            let wanted = |objects: Vec<Part>| Parts {
+                namespaces: Vec::new(),
+                objects,
+            };
+            let goes = |objects| {
+                let wanted = wanted(objects);
+                before.cluster_that_goes(&wanted).map(Part::title)
+            };
+            assert_eq!(goes(vec![cluster("shop"), node("two")]), None);
+            let title = Some("Cluster/shop/shop".to_owned());
+            assert_eq!(goes(vec![cluster("fra1-shop"), node("one")]), title);
+            assert_eq!(goes(vec![node("one")]), title);
         }
     }
 

@@ -76,6 +76,12 @@ impl Part {
         !self.is_kubespray() && (self.kind.ends_with("Template") || self.is_class())
     }
 
+    /// Whether it is a Cluster, of kubespray or of Cluster API.
+    pub fn is_cluster(&self) -> bool {
+        let group = self.api_version.split('/').next().unwrap_or_default();
+        self.kind == "Cluster" && (self.is_kubespray() || group == "cluster.x-k8s.io")
+    }
+
     /// Whether it is a class of Cluster API.
     pub fn is_class(&self) -> bool {
         self.kind == "ClusterClass" && self.api_version.starts_with("cluster.x-k8s.io/")

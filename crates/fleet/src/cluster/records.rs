@@ -24,8 +24,8 @@ pub(super) async fn keep(
     revision: &Revision,
     context: &Context,
 ) -> Result<Result<(), FleetProblem>, Error> {
-    if read(cluster, &revision.name, context).is_some() {
-        return Ok(Ok(()));
+    if let Some(record) = read(cluster, &revision.name, context) {
+        return Ok(told_apart(&record, &revision.name, &revision.objects));
     }
     let size = serde_json::to_vec(&revision.objects).map_or(0, |text| text.len());
     if size > names::LARGEST_RECORD {
@@ -60,6 +60,28 @@ pub(super) async fn keep(
         Err(error) => Err(Error::Api(format!("create FleetRevision {name}"), error)),
         Ok(_) => Ok(Ok(())),
     }
+}
+
+/// A name is a digest, and short enough that somebody may look for two contents of one: what was approved would be the other one.
+fn told_apart(record: &FleetRevision, name: &str, objects: &[Value]) -> Result<(), FleetProblem> {
+    let kept: Vec<_> = record
+        .spec
+        .objects
+        .iter()
+        .cloned()
+        .map(Value::Object)
+        .collect();
+    // One that was altered is not what its name says, and is not used.
+    if inventory::revision(&kept) != name || kept == objects {
+        return Ok(());
+    }
+    Err(FleetProblem {
+        object: format!("FleetRevision {}", record.name_any()),
+        rule: "RevisionTaken".to_owned(),
+        message: "holds other objects of the same digest than the inventory renders now".to_owned(),
+        remedy: "this does not come by chance: find out who edits the inventory, and change any value of the cluster".to_owned(),
+        ..FleetProblem::default()
+    })
 }
 
 /// The objects of a revision, if they are those of its name.
@@ -184,3 +206,37 @@ fn cluster_title(cluster: &FleetCluster) -> String {
 
 /// Records that nothing refers to are kept for people: the last changes.
 const OLD_ONES: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn another_content_of_the_same_name_is_refused() {
+        let objects =
+            |address: &str| vec![json!({"kind": "ClusterNode", "spec": {"address": address}})];
+        let name = inventory::revision(&objects("10.0.0.1"));
+        let record = |objects: Vec<Value>| {
+            let objects = objects
+                .iter()
+                .filter_map(Value::as_object)
+                .cloned()
+                .collect();
+            let spec = FleetRevisionSpec {
+                cluster: "shop".to_owned(),
+                revision: name.clone(),
+                objects,
+            };
+            FleetRevision::new("shop-x", spec)
+        };
+        let kept = record(objects("10.0.0.1"));
+        assert_eq!(told_apart(&kept, &name, &objects("10.0.0.1")), Ok(()));
+        let taken = told_apart(&kept, &name, &objects("10.0.0.2")).unwrap_err();
+        assert_eq!(taken.rule, "RevisionTaken");
+        // An altered record is none, and is told as lost where it is needed.
+        let altered = record(objects("10.0.0.3"));
+        assert_eq!(told_apart(&altered, &name, &objects("10.0.0.1")), Ok(()));
+    }
+}

@@ -142,6 +142,7 @@ pub fn advance(
     for member in &mut run.clusters {
         follow(member, seen.get(&member.name), policy, steering, now);
     }
+    replace_canaries(run);
     let mut verdict = begin(run, policy, seen, steering, now);
     let of_members = run.clusters.iter().filter_map(|member| {
         let passed = elapsed(member, now);
@@ -155,6 +156,29 @@ pub fn advance(
     let of_next = next.filter_map(|own| grant::left_alone_for(own, policy, now));
     verdict.wake = of_members.chain(of_next.filter(|left| *left > 0)).min();
     verdict
+}
+
+/// Where all canaries are gone before any cluster was begun, nothing was tried: the next one goes first in their place.
+fn replace_canaries(run: &mut RolloutRun) {
+    let is_gone =
+        |member: &RolloutMember| member.wave != CANARY || member.phase == MemberPhase::Gone;
+    let has_canaries = run.waves.first().is_some_and(|wave| wave == CANARY);
+    if !has_canaries || !run.clusters.iter().all(is_gone) || run.clusters.iter().any(has_begun) {
+        return;
+    }
+    let mut next = run.waves.iter().skip(1).flat_map(|wave| {
+        let of_wave = run.clusters.iter().enumerate();
+        of_wave
+            .filter(move |(_, member)| member.wave == *wave && member.phase == MemberPhase::Pending)
+    });
+    let Some((place, _)) = next.next() else {
+        return;
+    };
+    run.clusters[place].wave = CANARY.to_owned();
+    // The wave behind the canary is the one that an approval is asked for.
+    let clusters = &run.clusters;
+    run.waves
+        .retain(|wave| clusters.iter().any(|member| member.wave == *wave));
 }
 
 /// Brings a cluster's phase to what is seen of it.
@@ -457,4 +481,36 @@ const GONE: &str = "it is gone; skip it";
 
 fn seconds(seconds: u64) -> api::Duration {
     api::Duration::from_seconds(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::rollout::waves::{self, Candidate};
+
+    #[test]
+    fn a_canary_that_is_gone_is_followed_by_another() {
+        let spec = serde_json::from_value(json!({"approval": "AfterCanary"})).unwrap();
+        let candidates = ["a", "b", "c"].map(|name| Candidate {
+            name: name.to_owned(),
+            ..Candidate::default()
+        });
+        let mut run = waves::run("r", &spec, candidates.into());
+        let seen = ["b", "c"].map(|name| (name.to_owned(), Seen::default()));
+        let now = Timestamp::UNIX_EPOCH;
+        advance(
+            &mut run,
+            &waves::policy(&spec),
+            &seen.into(),
+            &Steering::default(),
+            now,
+        );
+        let members = run.clusters.iter();
+        let waves: Vec<_> = members.map(|member| member.wave.as_str()).collect();
+        assert_eq!(waves, [CANARY, CANARY, "rest"]);
+        assert_eq!(run.clusters[0].phase, MemberPhase::Gone);
+        assert_eq!(run.clusters[2].phase, MemberPhase::Pending);
+    }
 }

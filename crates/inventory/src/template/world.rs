@@ -78,6 +78,8 @@ struct Record {
     /// The values that are templates, once they were rendered.
     rendered: HashMap<ValuePath, Made>,
     running: Vec<ValuePath>,
+    /// How many values were made, and programs run.
+    spent: usize,
 }
 
 #[derive(Debug, Default)]
@@ -136,6 +138,7 @@ impl World {
         program: &Program,
         scope: &Scope,
     ) -> Result<(Value, Uses), Problem> {
+        self.spend(1, program)?;
         self.record().frames.push(Frame::default());
         let root = view::root(self, scope);
         let result = self.evaluate(program, root);
@@ -324,6 +327,8 @@ impl World {
         at: &Arc<ValuePath>,
         program: &Program,
     ) -> Result<Option<Made>, Problem> {
+        // What the engine makes in no time, as a list that is repeated a million times, is made whole here.
+        self.spend(1, program)?;
         let leaf = |shape| {
             Some(Made {
                 uses: uses.clone(),
@@ -378,6 +383,21 @@ impl World {
             ),
         };
         Ok(leaf(shape))
+    }
+
+    /// Counts what a cluster costs: a program is bounded by its fuel, and all of them together by this.
+    fn spend(&self, number: usize, program: &Program) -> Result<(), Problem> {
+        let mut record = self.record();
+        record.spent = record.spent.saturating_add(number);
+        if record.spent <= MOST {
+            return Ok(());
+        }
+        drop(record);
+        let rule = Rule::Reserved {
+            what: format!("is where the cluster comes to more than {MOST} values"),
+            remedy: "make smaller lists, or several clusters of it",
+        };
+        Err(program.by.problem(ValuePath::clone(&program.at), rule))
     }
 
     /// Notes what the running program looks at.
@@ -502,3 +522,6 @@ fn placed(made: Made, at: &Arc<ValuePath>) -> Made {
 
 /// Deeper than anybody can follow, and shallow enough for the stack.
 const MAX_NESTED: usize = 16;
+
+/// How many values a cluster may come to: 20,000 objects of 25 fields, which nobody has.
+pub(super) const MOST: usize = 500_000;

@@ -312,3 +312,18 @@ fn deep_values_are_refused_and_not_a_broken_stack() {
         "a deep value"
     );
 }
+
+#[test]
+fn what_a_cluster_comes_to_has_an_end() {
+    let object = "[{object: {apiVersion: v1, kind: X, metadata: {name: x}, data: '{{ big }}'}}]";
+    for big in [
+        "[0] * 100000000",
+        "[[0] * 99999999] * 99999999",
+        "(range(20000) | list) * 1000",
+    ] {
+        let values = format!("{{big: {{$template: \"{{{{ {big} }}}}\"}}}}");
+        let told = problems(&one(&values, object));
+        let says = "comes to more than 500000 values; make smaller lists";
+        assert!(told.contains(says), "{big}: {told}");
+    }
+}
