@@ -444,6 +444,7 @@ mod tests {
     }
 
     /// Somebody writes that field.
+    #[expect(clippy::needless_pass_by_value, reason = "callers build it in place")]
     fn writes(object: &mut Value, by: &str, fields: Value) {
         let managed = object["metadata"]["managedFields"].as_array_mut().unwrap();
         managed.push(json!({
@@ -451,6 +452,7 @@ mod tests {
         }));
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "callers build it in place")]
     fn container(fields: Value) -> Value {
         json!({"f:spec": {"f:template": {"f:spec": {"f:containers": {"k:{\"name\":\"api\"}": fields}}}}})
     }

@@ -1,5 +1,11 @@
 //! Kolla's own scripts take what a container is told: its files are copied, and its command is run with the words that it has.
 
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "the helpers are test code too"
+)]
+
 use std::{
     collections::BTreeMap,
     fs,

@@ -174,7 +174,7 @@ fn replace_canaries(run: &mut RolloutRun) {
     let Some((place, _)) = next.next() else {
         return;
     };
-    run.clusters[place].wave = CANARY.to_owned();
+    CANARY.clone_into(&mut run.clusters[place].wave);
     // The wave behind the canary is the one that an approval is asked for.
     let clusters = &run.clusters;
     run.waves

@@ -6,7 +6,6 @@ use std::fs;
 
 use anyhow::{Context, bail, ensure};
 use api::text::plain;
-use comfy_table::{Table, presets};
 use kube::ResourceExt;
 use magnum::migration::{
     Authorities, Carried, Directory, Outcome, carried,
@@ -18,7 +17,7 @@ use magnum::migration::{
 use super::defined;
 use crate::{
     cli::{Global, Migrate},
-    terminal::say,
+    terminal::{say, table},
 };
 
 /// Where the address is where no file has it.
@@ -96,28 +95,27 @@ fn refused(wanted: &Carried) -> usize {
 
 fn told(release: Release, tables: &Tables, wanted: &Carried, compared: &Compared) {
     say!("The database is of {}.\n", release.word());
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header(["TABLE", "ROWS", "NEW", "UNDONE", "THERE", "DIFFERENT"]);
-    for (kind, standings) in [
+    let rows = [
         (Kind::Templates, &compared.templates),
         (Kind::Clusters, &compared.clusters),
         (Kind::Quotas, &compared.quotas),
-    ] {
+    ];
+    let rows = rows.map(|(kind, standings)| {
         let count = |is: fn(&Standing) -> bool| {
             let count = standings.iter().filter(|standing| is(standing)).count();
             count.to_string()
         };
-        table.add_row([
+        [
             kind.name().to_owned(),
             tables.rows(kind).len().to_string(),
             count(|standing| *standing == Standing::New),
             count(|standing| *standing == Standing::Undone),
             count(|standing| *standing == Standing::Same || is_ours(standing)),
             count(|standing| matches!(standing, Standing::Differs(_))),
-        ]);
-    }
-    say!("{table}");
+        ]
+    });
+    let header = ["TABLE", "ROWS", "NEW", "UNDONE", "THERE", "DIFFERENT"];
+    say!("{}", table(header, rows));
     let groups = wanted.clusters.iter();
     let groups: usize = groups.map(|cluster| cluster.spec.node_groups.len()).sum();
     let keys: usize = wanted.authorities.values().map(Vec::len).sum();

@@ -28,8 +28,8 @@ impl World {
     /// Fails the call of this number that writes.
     fn fail_write(&self, number: usize) -> Option<()> {
         let calls = self.calls.lock().unwrap();
-        let writes = calls.iter().filter(|call| !call.starts_with("GET "));
-        let call = writes.skip(number).next()?;
+        let mut writes = calls.iter().filter(|call| !call.starts_with("GET "));
+        let call = writes.nth(number)?;
         let (method, uri) = call.split_once(' ')?;
         let method = ["POST", "PATCH", "PUT", "DELETE"]
             .into_iter()
