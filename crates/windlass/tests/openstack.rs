@@ -124,10 +124,10 @@ spec:
 
 #[test]
 fn a_file_that_is_given_whole_is_told_by_rule_and_line() {
-    let rules = "          policy.yaml: |\n            # Nobody else.\n            \"identity:get_user\": \"role:night\"\n";
+    let rules = "        policy.yaml: |\n          # Nobody else.\n          \"identity:get_user\": \"role:night\"\n";
     let cloud = CLOUD.replace(
-        "          keystone.conf: |\n",
-        &format!("{rules}          keystone.conf: |\n"),
+        "        keystone.conf: |\n",
+        &format!("{rules}        keystone.conf: |\n"),
     );
     let told = windlass(&cloud, &["explain", "policy.yaml", "identity:get_user"]);
     let expected = format!(
