@@ -13,6 +13,7 @@ use crate::{
     merge::merge,
     order::{CLUSTER, Order},
     problem::{Object, Problem, Problems, Rule},
+    promises::Promise,
     template::Compiled,
     tree::{Shape, Source, Tree},
 };
@@ -30,6 +31,8 @@ pub struct Resolved {
     pub facts: Arc<Tree>,
     pub(crate) template: Arc<Compiled>,
     pub(crate) changed: Option<Arc<Changed>>,
+    /// What is asked of its values once templates in them are rendered.
+    pub(crate) promises: Vec<Promise>,
 }
 
 /// What the levels above a cluster come to.
@@ -39,6 +42,7 @@ pub(crate) struct Prefix {
     pub(crate) locks: Vec<Lock>,
     pub(crate) levels: Vec<Arc<Source>>,
     pub(crate) template: Option<(String, Arc<Source>)>,
+    pub(crate) promises: Vec<Promise>,
 }
 
 /// A path that no stronger level may set.
@@ -80,7 +84,18 @@ impl Fleet {
         });
         let upper = layer(&own, &spec.values, order.cluster.as_ref())?;
         let values = over(&order, &above.values, &above.locks, &upper)?;
-        order.cluster_rules.check(&values, &own)?;
+        let mut promises = above.promises.clone();
+        if values.has_template() {
+            promises.push(Promise {
+                order: order.clone(),
+                rank: None,
+                source: own.clone(),
+                own: upper,
+                values: values.clone(),
+            });
+        } else {
+            order.cluster_rules.check(&values, &own)?;
+        }
         let mut levels = above.levels.clone();
         levels.push(own.clone());
         let template = match &spec.template {
@@ -98,6 +113,7 @@ impl Fleet {
             values,
             template,
             changed: self.changed.get(&name).cloned(),
+            promises,
         })
     }
 
@@ -330,6 +346,7 @@ impl Fleet {
                 locks: Vec::new(),
                 levels: Vec::new(),
                 template: None,
+                promises: Vec::new(),
             })),
             Some(((rank, name), weaker)) => self
                 .prefix(order, weaker)
@@ -341,7 +358,7 @@ impl Fleet {
 
     fn longer(
         &self,
-        order: &Order,
+        order: &Arc<Order>,
         weaker: &Prefix,
         rank: usize,
         name: &str,
@@ -355,6 +372,7 @@ impl Fleet {
                 locks: weaker.locks.clone(),
                 levels: weaker.levels.clone(),
                 template: weaker.template.clone(),
+                promises: weaker.promises.clone(),
             }));
         };
         let source = Arc::new(Source {
@@ -363,7 +381,18 @@ impl Fleet {
         });
         let upper = layer(&source, &held.settings.values, place.schema.as_ref())?;
         let values = over(order, &weaker.values, &weaker.locks, &upper)?;
-        place.rules.check(&values, &source)?;
+        let mut promises = weaker.promises.clone();
+        if values.has_template() {
+            promises.push(Promise {
+                order: order.clone(),
+                rank: Some(rank),
+                source: source.clone(),
+                own: upper,
+                values: values.clone(),
+            });
+        } else {
+            place.rules.check(&values, &source)?;
+        }
         let mut locks = weaker.locks.clone();
         locks.extend(held.settings.locks.iter().map(|path| Lock {
             path: path.clone(),
@@ -379,6 +408,7 @@ impl Fleet {
             template: own
                 .map(|template| (template, source))
                 .or_else(|| weaker.template.clone()),
+            promises,
         }))
     }
 

@@ -29,6 +29,7 @@ mod memo;
 mod merge;
 mod order;
 mod problem;
+mod promises;
 mod render;
 mod rules;
 mod schema;

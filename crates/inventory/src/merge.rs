@@ -338,7 +338,8 @@ fn keyed(list: &Arc<Tree>, mode: Mode<'_>) -> Result<Vec<(Value, Arc<Tree>)>, Pr
     Ok(found)
 }
 
-fn same_type(lower: &Arc<Tree>, upper: &Arc<Tree>) -> Result<(), Problem> {
+/// Whether a stronger value is of the type of the weaker one.
+pub(crate) fn same_type(lower: &Arc<Tree>, upper: &Arc<Tree>) -> Result<(), Problem> {
     let (Some(above), Some(here)) = (lower.type_name(), upper.type_name()) else {
         return Ok(());
     };

@@ -130,6 +130,14 @@ impl Order {
         }
     }
 
+    /// What is asked of the values of a level; none: of clusters.
+    pub(crate) fn asks(&self, rank: Option<usize>) -> (Option<&Schema>, &Rules) {
+        match rank.and_then(|rank| self.levels.get(rank)) {
+            Some(place) => (place.schema.as_ref(), &place.rules),
+            None => (self.cluster.as_ref(), &self.cluster_rules),
+        }
+    }
+
     pub(crate) fn rank(&self, level: &str) -> Option<usize> {
         self.levels.iter().position(|place| place.name == level)
     }

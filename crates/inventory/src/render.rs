@@ -9,6 +9,7 @@ use crate::{
     chain::Resolved,
     fleet::Fleet,
     problem::{Object, Problem, Problems, Rule},
+    promises,
     template::{
         Compiled, Document, Node, NodeShape, Program,
         view::View,
@@ -144,6 +145,9 @@ fn render(resolved: Resolved) -> Result<Rendered, Vec<Problem>> {
             }),
         _ => None,
     };
+    if problems.is_empty() {
+        problems.extend(promises::broken(&resolved, &world));
+    }
     if problems.is_empty() {
         let changed = resolved.changed.as_deref();
         let connection = connection.as_ref();

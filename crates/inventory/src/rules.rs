@@ -4,8 +4,8 @@
 //! inherits, and so is asked of what they come to down to that object. It is bounded as the gates of roll-outs are: in length where
 //! it is read, in cost where it is asked, and all rules of one object have one budget.
 //!
-//! What has no answer is broken: a rule that is silently not checked is worse than none. A template and a reference to a secret stand
-//! as they are written, since what they will be is not known yet.
+//! What has no answer is broken: a rule that is silently not checked is worse than none. A template stands for what it comes to
+//! (`promises`), or as it is written where no object needs it, and a reference to a secret as it is written.
 
 use std::sync::Arc;
 

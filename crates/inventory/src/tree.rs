@@ -197,6 +197,15 @@ impl Tree {
         }
     }
 
+    /// Whether any value of it is a template.
+    pub(crate) fn has_template(&self) -> bool {
+        match &self.shape {
+            Shape::Leaf(leaf) => matches!(leaf, Leaf::Template(_)),
+            Shape::Map(map) => map.values().any(|part| part.has_template()),
+            Shape::List(list) => list.iter().any(|part| part.has_template()),
+        }
+    }
+
     /// Whether it holds the same values, wherever they come from.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (&self.shape, &other.shape) {

@@ -434,6 +434,15 @@ impl World {
         }
     }
 
+    /// The values that are templates and were rendered, by their paths.
+    pub(crate) fn rendered(&self) -> BTreeMap<ValuePath, Made> {
+        let record = self.record();
+        let rendered = record.rendered.iter();
+        rendered
+            .map(|(path, made)| (path.clone(), made.clone()))
+            .collect()
+    }
+
     fn record(&self) -> MutexGuard<'_, Record> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -15,6 +15,7 @@ mod import;
 mod laws;
 mod levels;
 mod memo;
+mod promises;
 mod provenance;
 mod rules;
 mod semantics;

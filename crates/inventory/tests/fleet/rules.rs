@@ -66,7 +66,7 @@ fn a_broken_rule_names_level_object_path_rule_and_remedy() {
         assert_eq!(problems(&inventory(site, own)), format!("{told}{remedy}"));
     }
     let fleet = Fleet::read(objects(&inventory("[{rule: 1 == 2}]", "[]")), "default").unwrap();
-    let problem = fleet.resolve(&cluster("c")).unwrap_err().0.remove(0);
+    let problem = fleet.render(&cluster("c")).unwrap_err().0.remove(0);
     assert_eq!(problem.rule.name(), "Validation");
     assert_eq!(problem.rule.halves().1, remedy);
 }
