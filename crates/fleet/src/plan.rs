@@ -30,6 +30,8 @@ pub mod back;
 pub struct Plan {
     /// The clusters that are not what they are made from.
     pub changes: Vec<ClusterChange>,
+    /// The inventory that was planned for.
+    pub fleet: Fleet,
     /// Why machines were counted by replicas, where they could not be read.
     pub unread: Option<kube::Error>,
 }
@@ -102,7 +104,8 @@ pub async fn plan(client: &Client, namespace: &str, edits: Vec<Value>) -> Result
             after,
         });
     }
-    Ok(foretold(client, namespace, changed).await)
+    let plan = foretold(client, namespace, changed).await;
+    Ok(Plan { fleet, ..plan })
 }
 
 /// What becomes of a cluster.

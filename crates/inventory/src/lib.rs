@@ -23,6 +23,7 @@ mod chain;
 pub mod diff;
 pub mod explain;
 mod fleet;
+mod hidden;
 pub mod impact;
 pub mod import;
 mod memo;
@@ -38,6 +39,7 @@ mod tree;
 
 pub use chain::Resolved;
 pub use fleet::Fleet;
+pub use hidden::Hidden;
 pub use memo::Memo;
 pub use problem::{Object, Problem, Problems, Rule};
 pub use render::{Rendered, RenderedDocument, revision, vault::name as vault_secret_name};

@@ -7,10 +7,11 @@ use std::{
     process::ExitCode,
 };
 
+use ansible::mask::MASK;
 use anyhow::Context;
 use api::inventory::Rollout;
 use inventory::{
-    Fleet, Object, Rendered,
+    Fleet, Hidden, Object, Rendered,
     diff::{self, Change, ClusterChange},
     explain::{Contribution, Explanation, Question},
 };
@@ -87,9 +88,19 @@ async fn explain(global: &Global, options: &Explain) -> anyhow::Result<ExitCode>
     let opener = Opener::new(&options.age_keys);
     let fleet = wherever(&opener, &options.filename, Some(&options.cluster), global).await?;
     let rendered = fleet.render(&cluster(&options.cluster, global))?;
-    let explanations = rendered
+    let mut explanations = rendered
         .explain(&question)
         .map_err(|problem| anyhow::anyhow!("{problem}"))?;
+    // What was made of a hidden value shows of it what it pleases.
+    for explanation in &mut explanations {
+        let mut values = explanation
+            .from
+            .iter()
+            .filter_map(|from| from.value.as_ref());
+        if values.any(terminal::is_hidden) {
+            explanation.value = MASK.into();
+        }
+    }
     anyhow::ensure!(
         !explanations.is_empty(),
         "{} has no {}: looked through {}, and what it is rendered to: {}",
@@ -112,13 +123,30 @@ fn diff(global: &Global, options: &DiffInventories) -> anyhow::Result<ExitCode> 
             .with_context(|| format!("in {}", place.display()))
     };
     let (base, head) = (read(&options.base)?, read(&options.head)?);
-    let changes = diff::diff(&base, &head)?;
+    let mut changes = diff::diff(&base, &head)?;
+    hide(&mut changes, [&base, &head])?;
     print_changes(&changes, options.output)?;
     Ok(if changes.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Takes out of changes what was made of values that are hidden, in any of the inventories.
+fn hide<'a>(
+    changes: &mut [ClusterChange],
+    fleets: impl IntoIterator<Item = &'a Fleet>,
+) -> anyhow::Result<()> {
+    if !terminal::hides() {
+        return Ok(());
+    }
+    let mut hidden = Hidden::default();
+    for fleet in fleets {
+        hidden.note(fleet, terminal::is_hidden)?;
+    }
+    hidden.hide(changes, MASK);
+    Ok(())
 }
 
 fn print_changes(changes: &[ClusterChange], output: Output) -> anyhow::Result<()> {

@@ -107,6 +107,18 @@ pub(crate) fn hide(texts: impl IntoIterator<Item = String>) {
     }
 }
 
+/// Whether anything is hidden.
+pub(crate) fn hides() -> bool {
+    HIDDEN.read().is_ok_and(|hidden| hidden.is_some())
+}
+
+/// Whether anything of a value is hidden.
+pub(crate) fn is_hidden(value: &Value) -> bool {
+    let mut veiled = value.clone();
+    veil(&mut veiled);
+    veiled != *value
+}
+
 /// What this process must not show. Of whole errors and answers of an API nobody knows what they repeat, so it is known here, where all
 /// is shown.
 static HIDDEN: RwLock<Option<Mask>> = RwLock::new(None);

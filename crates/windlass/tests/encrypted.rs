@@ -307,3 +307,36 @@ fn what_is_encrypted_is_in_no_plan_of_a_service() {
         "{said}"
     );
 }
+
+#[test]
+fn what_a_template_makes_of_what_is_encrypted_is_not_told_either() {
+    let place = Place::new();
+    let inventory = |secret: &str| {
+        format!(
+            "apiVersion: inventory.windlass.dev/v1alpha1\nkind: Hierarchy\nmetadata: {{name: default}}\n\
+             spec: {{levels: [{{name: site, kind: Site, presence: Optional}}]}}\n---\n\
+             apiVersion: inventory.windlass.dev/v1alpha1\nkind: FleetCluster\nmetadata: {{name: c}}\n\
+             spec: {{template: t, values: {{secret: {secret}, open: text}}}}\n---\n\
+             apiVersion: inventory.windlass.dev/v1alpha1\nkind: ClusterTemplate\nmetadata: {{name: t}}\n\
+             spec:\n  backEnd: Plain\n  documents:\n  - object: {{apiVersion: v1, kind: X, metadata: {{name: x}}, \
+             spec: {{back: '{{{{ secret[::-1] }}}}', open: '{{{{ open }}}}'}}}}\n"
+        )
+    };
+    let before = place.age("before.yaml.age", &inventory(SECRET));
+    let after = place.age("after.yaml.age", &inventory(&format!("{SECRET}-2")));
+    let backwards: String = SECRET.chars().rev().collect();
+    let explain = ["inventory", "explain", "c", "X/x:spec.back"];
+    let (done, said) = place.says("key", &explain, &before);
+    assert!(done && said.contains(r#"spec.back = "********""#), "{said}");
+    assert!(!said.contains(&backwards), "{said}");
+    let compared = place
+        .windlass("key", &["inventory", "diff"])
+        .args([&before, &after])
+        .output();
+    let (_, said) = told(&compared.unwrap());
+    assert!(
+        said.contains(r#"spec.back: "********" -> "********""#),
+        "{said}"
+    );
+    assert!(!said.contains(&backwards), "{said}");
+}

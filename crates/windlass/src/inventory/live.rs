@@ -38,8 +38,9 @@ pub(super) async fn plan(global: &Global, options: &PlanInventory) -> anyhow::Re
         }
         files => super::values(&Opener::new(&options.age_keys), files)?,
     };
-    let plan = said(fleet::plan::plan(&client, &global.namespace, edits).await)?;
+    let mut plan = said(fleet::plan::plan(&client, &global.namespace, edits).await)?;
     say_unread(plan.unread);
+    super::hide(&mut plan.changes, [&plan.fleet])?;
     super::print_changes(&plan.changes, options.output)?;
     Ok(if plan.changes.is_empty() {
         ExitCode::SUCCESS
