@@ -100,6 +100,8 @@ struct Pass {
     target: Option<String>,
     /// What its objects were begun to be made from, and are not all.
     begun: Option<String>,
+    /// What they were begun to be made from before that, and were not all.
+    abandoned: Vec<String>,
     /// At what it is born, or was, in the middle of a run.
     born: Option<String>,
     /// Revisions before whose VaultSecrets and templates stay until it is well and nothing needs them.
@@ -125,6 +127,8 @@ struct Pass {
     rules: BTreeMap<String, String>,
     pending: Option<api::inventory::PendingChange>,
     problems: Vec<FleetProblem>,
+    /// What the API did not do, and is asked for again.
+    failure: Option<Error>,
 }
 
 impl Pass {
@@ -175,6 +179,9 @@ pub async fn reconcile(
     let pass = converge(cluster, &inventory, &context).await?;
     report::publish(cluster, &pass, &context).await?;
     records::prune(cluster, &pass, &context).await?;
+    if let Some(error) = pass.failure {
+        return Err(error);
+    }
     let id = format!("{namespace}/{}", cluster.name_any());
     let before = cluster.status.as_ref();
     let before = before.and_then(|status| status.target.as_ref());
@@ -253,6 +260,7 @@ async fn converge(
     let granted = granted.map(|member| member.revision);
     let status = cluster.status.as_ref();
     pass.begun = status.and_then(|status| status.begun.clone());
+    pass.abandoned = status.map_or_else(Vec::new, |status| status.abandoned.clone());
     pass.former = status.map_or_else(Vec::new, |status| status.former.clone());
     // Until it is what all others are.
     pass.born = status
@@ -284,7 +292,12 @@ async fn converge(
             None => records::parts(cluster, &revision, context),
         };
         match parts {
-            Ok(parts) => apply::bring(cluster, &revision, &parts, &mut pass, context).await?,
+            Ok(parts) => {
+                let brought = apply::bring(cluster, &revision, &parts, &mut pass, context).await;
+                if let Err(error) = brought {
+                    fail(cluster, &mut pass, error)?;
+                }
+            }
             Err(problem) => refuse(&mut pass, &revision, vec![problem]),
         }
     } else if let Some(begun) = &pass.begun {
@@ -442,6 +455,25 @@ fn refuse(pass: &mut Pass, revision: &str, problems: Vec<FleetProblem>) {
     pass.standing.health = FleetHealth::Refused;
     pass.standing.message = problems.first().map(line);
     pass.problems.extend(problems);
+}
+
+/// Tells of what the API did not do for a change, which may last: whoever waits for the change sees why, and an edit is seen. One that
+/// merely fails to look at what stands tells nothing new of it.
+fn fail(cluster: &FleetCluster, pass: &mut Pass, error: Error) -> Result<(), Error> {
+    if pass.target.is_none() {
+        return Err(error);
+    }
+    let told = std::error::Error::source(&error).map(ToString::to_string);
+    let told = format!("{error}: {}", told.unwrap_or_default());
+    let status = cluster.status.clone().unwrap_or_default();
+    pass.standing = Standing {
+        health: FleetHealth::AtWork,
+        message: Some(api::text::plain(&told, 500)),
+        gates: status.gates,
+        ..Standing::default()
+    };
+    pass.failure = Some(error);
+    Ok(())
 }
 
 /// A problem as one line.

@@ -1,5 +1,7 @@
 //! `FleetRevision`: what a cluster was rendered to, kept so that it can be applied later as it was.
 
+use std::collections::BTreeMap;
+
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -33,6 +35,11 @@ pub struct FleetRevisionSpec {
     #[schemars(length(min = 1, max = 32))]
     #[x_kube(validation = ("self == oldSelf", "a revision does not change"))]
     pub revision: String,
+    /// The objects of levels that the cluster belonged to when it was rendered to this first: level, then name. Budgets of roll-outs count
+    /// a cluster that is brought elsewhere where it was as well.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub levels: BTreeMap<String, String>,
     /// The objects, in the order in which they are applied.
     #[schemars(schema_with = "objects")]
     pub objects: Vec<Map<String, Value>>,

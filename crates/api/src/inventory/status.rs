@@ -25,6 +25,11 @@ pub struct FleetClusterStatus {
     /// What its objects were begun to be made from. While it stands they may be of both that and what was applied.
     #[schemars(length(max = 32))]
     pub begun: Option<String>,
+    /// Revisions that were begun before that and not brought to their end: their objects may be there too, and go with the next change
+    /// that is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(max = 32)))]
+    pub abandoned: Vec<String>,
     /// Revisions before whose VaultSecrets stay until it is well, and templates until nothing needs them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 32)))]

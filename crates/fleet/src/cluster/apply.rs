@@ -13,8 +13,8 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
-    Context, Error, Pass,
-    before::{Before, Kept},
+    ADOPTED, Context, Error, Pass,
+    before::{self, Before, Kept},
     health::{self, Rolling},
     live, machine_sets, own,
     part::{Part, Parts},
@@ -33,8 +33,7 @@ pub(super) async fn bring(
     pass: &mut Pass,
     context: &Context,
 ) -> Result<(), Error> {
-    let begun = pass.begun.clone();
-    let is_new = begun.is_some() || pass.applied.as_deref() != Some(revision);
+    let is_new = pass.begun.is_some() || pass.applied.as_deref() != Some(revision);
     if is_new {
         pass.target = Some(revision.to_owned());
     }
@@ -46,15 +45,19 @@ pub(super) async fn bring(
         refuse(pass, revision, vec![problem]);
         return Ok(());
     }
-    let other = begun.as_deref().filter(|begun| *begun != revision);
-    let before = before(cluster, (pass.applied.as_deref(), other), context);
-    if is_new && let Some(going) = before.cluster_that_goes(parts) {
-        refuse(pass, revision, vec![cluster_goes(going)]);
-        return Ok(());
+    let is_begun = pass.begun.as_deref() == Some(revision);
+    let mut others = pass.abandoned.clone();
+    others.extend(pass.begun.clone());
+    others.retain(|other| other != revision);
+    let before = before(cluster, pass.applied.as_deref(), &others, context);
+    if is_new {
+        let going = before.cluster_that_goes(parts).map(cluster_goes);
+        if let Some(problem) = going.or_else(|| before.lost().map(lost)) {
+            refuse(pass, revision, vec![problem]);
+            return Ok(());
+        }
     }
-    if begun.is_some()
-        && let Some(waits) = still_awaited(parts, &before, context).await?
-    {
+    if is_begun && let Some(waits) = still_awaited(parts, &before, context).await? {
         let status = cluster.status.clone().unwrap_or_default();
         pass.standing.gates = status.gates;
         wait(pass, waits);
@@ -108,8 +111,9 @@ pub(super) async fn bring(
     }
     let (secrets, writes): (Vec<_>, Vec<_>) = writes.into_iter().partition(Part::is_vault_secret);
     // A birth may be another one before it is through: what it has written by then goes with that.
-    if is_new && begun.is_none() {
-        report::begin(cluster, revision, context).await?;
+    if is_new && !is_begun {
+        pass.abandoned = before::newest(others);
+        report::begin(cluster, revision, &pass.abandoned, context).await?;
         pass.begun = Some(revision.to_owned());
     }
     let has_written = !writes.is_empty() || !secrets.is_empty();
@@ -136,6 +140,7 @@ pub(super) async fn bring(
         pass.applied = Some(revision.to_owned());
         pass.target = None;
         pass.begun = None;
+        pass.abandoned.clear();
     }
     pass.standing = health::standing(parts, &there, rolling);
     if has_written || !leaving.is_empty() {
@@ -172,15 +177,35 @@ pub(super) async fn bring(
 /// What its objects may have been made from: what was applied, and what was begun beside it.
 fn before(
     cluster: &FleetCluster,
-    (applied, begun): (Option<&str>, Option<&str>),
+    applied: Option<&str>,
+    begun: &[String],
     context: &Context,
 ) -> Before {
     let kept = |revision: &str| {
         let parts = records::parts(cluster, revision, context);
-        let parts = parts.map(|parts| parts.objects).unwrap_or_default();
+        // What was handed over was made by somebody else, and nothing of it goes.
+        let parts = match parts {
+            Err(_) if revision == ADOPTED => Some(Vec::new()),
+            parts => parts.ok().map(|parts| parts.objects),
+        };
         Kept::new(revision, parts)
     };
-    Before::new(applied.map(kept), begun.map(kept))
+    let begun = begun.iter().map(|revision| kept(revision));
+    Before::new(applied.map(kept), begun.collect())
+}
+
+/// Of what nobody knows any more nothing can be taken away, and it would stay for ever.
+fn lost(revision: &str) -> FleetProblem {
+    FleetProblem {
+        object: format!("FleetRevision of {revision}"),
+        rule: "RecordLost".to_owned(),
+        message: "holds what stands of the cluster, and is gone or altered: nobody knows which objects of it would have to go".to_owned(),
+        remedy: "restore it from a backup. Without one: delete yourself what the inventory no longer has of this cluster, and have the rest \
+            taken for handed over: kubectl patch fleetcluster NAME --subresource=status --type=merge -p \
+            '{\"status\":{\"applied\":\"adopted\",\"begun\":null,\"abandoned\":null}}'"
+            .to_owned(),
+        ..FleetProblem::default()
+    }
 }
 
 /// With a Cluster all of its machines and hosts would go, or be nobody's.

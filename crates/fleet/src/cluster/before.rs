@@ -10,20 +10,24 @@ use super::part::{Part, Parts};
 pub(super) struct Before {
     /// The one that was applied, if that is known.
     applied: Option<Kept>,
-    /// The one that was begun after it and not brought to its end, if another one is brought now.
-    begun: Option<Kept>,
+    /// Those that were begun after it and not brought to their end, but for the one that is brought now.
+    begun: Vec<Kept>,
 }
 
-/// A revision, and what it is applied as; nothing where that was lost.
+/// A revision, and what it is applied as.
 pub(super) struct Kept {
     revision: String,
     parts: Vec<Part>,
+    is_lost: bool,
     /// Where each object stands in it.
     places: BTreeMap<(String, String, String, String), usize>,
 }
 
 impl Kept {
-    pub(super) fn new(revision: &str, parts: Vec<Part>) -> Self {
+    /// What was kept of a revision; none: it was lost.
+    pub(super) fn new(revision: &str, parts: Option<Vec<Part>>) -> Self {
+        let is_lost = parts.is_none();
+        let parts = parts.unwrap_or_default();
         let places = parts.iter().enumerate();
         Self {
             revision: revision.to_owned(),
@@ -31,6 +35,7 @@ impl Kept {
                 .map(|(place, part)| (part.identity(), place))
                 .collect(),
             parts,
+            is_lost,
         }
     }
 
@@ -41,13 +46,19 @@ impl Kept {
 }
 
 impl Before {
-    pub(super) const fn new(applied: Option<Kept>, begun: Option<Kept>) -> Self {
+    pub(super) const fn new(applied: Option<Kept>, begun: Vec<Kept>) -> Self {
         Self { applied, begun }
     }
 
     /// All that there may be: what was applied, then what was begun.
     pub(super) fn parts(&self) -> impl Iterator<Item = &Part> {
         self.all().flat_map(|kept| &kept.parts)
+    }
+
+    /// A revision that its objects may be of, and of which nothing is known any more.
+    pub(super) fn lost(&self) -> Option<&str> {
+        let mut lost = self.all().filter(|kept| kept.is_lost);
+        lost.next().map(|kept| kept.revision.as_str())
     }
 
     /// The Cluster that was applied and is none of these objects.
@@ -64,18 +75,17 @@ impl Before {
     /// none is the same then.
     pub(super) fn is_same(&self, part: &Part) -> bool {
         let was = self.applied.as_ref().and_then(|kept| kept.get(part));
-        self.begun.is_none() && was.is_some_and(|was| was.value == part.value)
+        self.begun.is_empty() && was.is_some_and(|was| was.value == part.value)
     }
 
     /// Whether what refers to the Secret of a VaultSecret waits for it: it is new, or was something else, or has made no Secret. One that
     /// stays as it was keeps nothing back, whatever else was begun.
     pub(super) fn awaits(&self, part: &Part, live: Option<&Value>) -> bool {
         let spec = &part.value["spec"];
-        let was = |kept: &Option<Kept>| {
-            let was = kept.as_ref()?.get(part)?;
-            Some(was.value["spec"] == *spec)
-        };
-        let stays = was(&self.applied) == Some(true) && was(&self.begun) != Some(false);
+        let was = |kept: &Kept| kept.get(part).map(|was| was.value["spec"] == *spec);
+        let is_changed = |kept: &Kept| was(kept) == Some(false);
+        let stays =
+            self.applied.as_ref().and_then(was) == Some(true) && !self.begun.iter().any(is_changed);
         let has_secret = live.is_some_and(|live| {
             controller::apply::contains(&live["spec"], spec) && live["status"]["secret"].is_string()
         });
@@ -95,12 +105,17 @@ impl Before {
         }
         former.retain(|one| one != revision);
         // VaultSecrets of the oldest are left to people: to take them away too early is worse.
-        former.split_off(former.len().saturating_sub(MOST_FORMER))
+        newest(former)
     }
 
     fn all(&self) -> impl Iterator<Item = &Kept> {
         self.applied.iter().chain(&self.begun)
     }
+}
+
+/// The newest of revisions, which stand oldest first: as many as a status takes.
+pub(super) fn newest(mut revisions: Vec<String>) -> Vec<String> {
+    revisions.split_off(revisions.len().saturating_sub(MOST_FORMER))
 }
 
 /// By the schema of the status.
@@ -126,7 +141,7 @@ mod tests {
     fn what_stays_as_it_was_keeps_nothing_back_whatever_else_was_begun() {
         let kept = |revision: &str, parts: &[(&str, &str)]| {
             let parts = parts.iter().map(|(name, address)| secret(name, address));
-            Some(Kept::new(revision, parts.collect()))
+            Some(Kept::new(revision, Some(parts.collect())))
         };
         let wanted = secret("a", "1");
         let live = |address: &str, status: Value| {
@@ -184,7 +199,7 @@ mod tests {
                 true,
             ),
         ] {
-            let before = Before::new(applied, begun);
+            let before = Before::new(applied, Vec::from_iter(begun));
             assert_eq!(before.awaits(&wanted, live.as_ref()), expected, "{name}");
         }
     }
@@ -200,7 +215,7 @@ mod tests {
             let cluster = |name: &str| part(group, "Cluster", name);
             let node = |name: &str| part(group, "ClusterNode", name);
             let applied = vec![node("one"), cluster("shop")];
-            let before = Before::new(Some(Kept::new("r1", applied)), None);
+            let before = Before::new(Some(Kept::new("r1", Some(applied))), Vec::new());
             let wanted = |objects: Vec<Part>| Parts {
                 namespaces: Vec::new(),
                 objects,
@@ -221,17 +236,31 @@ mod tests {
         let known = |names: &[&str]| -> Vec<String> {
             names.iter().map(|name| (*name).to_owned()).collect()
         };
-        let with = |revision: &str| Some(Kept::new(revision, vec![secret("a", "1")]));
-        let without = |revision: &str| Some(Kept::new(revision, Vec::new()));
-        let both = Before::new(with("r1"), with("r2"));
+        let with = |revision: &str| Kept::new(revision, Some(vec![secret("a", "1")]));
+        let without = |revision: &str| Kept::new(revision, Some(Vec::new()));
+        let both = Before::new(Some(with("r1")), vec![with("r2")]);
         assert_eq!(both.former(&[], "r3"), ["r1", "r2"]);
         assert_eq!(both.former(&known(&["r0", "r1"]), "r3"), ["r0", "r1", "r2"]);
         assert_eq!(both.former(&[], "r1"), ["r2"]);
-        let one = Before::new(without("r1"), with("r2"));
+        let one = Before::new(Some(without("r1")), vec![with("r2")]);
         assert_eq!(one.former(&[], "r3"), ["r2"]);
         let many: Vec<String> = (0..MOST_FORMER).map(|one| format!("old{one}")).collect();
         let former = both.former(&many, "r3");
         assert_eq!(former.len(), MOST_FORMER);
         assert_eq!(former.last().map(String::as_str), Some("r2"));
+    }
+
+    #[test]
+    fn what_any_begun_revision_had_may_be_there_and_a_lost_one_is_told() {
+        let kept = |revision: &str, name: &str| Kept::new(revision, Some(vec![secret(name, "1")]));
+        let before = Before::new(
+            Some(kept("r1", "a")),
+            vec![kept("r2", "b"), kept("r3", "c")],
+        );
+        let names: Vec<_> = before.parts().map(|part| part.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        assert_eq!(before.lost(), None);
+        let before = Before::new(Some(kept("r1", "a")), vec![Kept::new("r2", None)]);
+        assert_eq!(before.lost(), Some("r2"));
     }
 }

@@ -1,6 +1,6 @@
 //! What clusters were rendered to, kept as FleetRevisions: a roll-out applies what it was begun with, whatever the inventory says by then.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::inventory::{FleetCluster, FleetProblem, FleetRevision, FleetRevisionSpec};
 use controller::stream::in_namespace;
@@ -46,6 +46,7 @@ pub(super) async fn keep(
     let spec = FleetRevisionSpec {
         cluster: cluster.name_any(),
         revision: revision.name.clone(),
+        levels: revision.levels.clone(),
         objects: objects.cloned().collect(),
     };
     let name = names::record(&cluster.name_any(), &revision.name);
@@ -111,6 +112,18 @@ pub(crate) fn kept(
     (inventory::revision(&objects) == revision).then_some(objects)
 }
 
+/// What a cluster, which has a namespace and a name, belonged to when it was rendered to a revision.
+pub(crate) fn levels(
+    revisions: &Store<DeserializeGuard<FleetRevision>>,
+    (namespace, cluster): (&str, &str),
+    revision: &str,
+) -> BTreeMap<String, String> {
+    let reference = ObjectRef::new(&names::record(cluster, revision)).within(namespace);
+    let record = revisions.get(&reference);
+    let record = record.as_ref().and_then(|record| record.0.as_ref().ok());
+    record.map_or_else(BTreeMap::new, |record| record.spec.levels.clone())
+}
+
 /// What a kept revision is applied as.
 pub(super) fn parts(
     cluster: &FleetCluster,
@@ -146,6 +159,7 @@ pub(super) async fn prune(
     let mut wanted: BTreeSet<String> = [&pass.rendered, &pass.applied, &pass.target, &pass.begun]
         .into_iter()
         .flatten()
+        .chain(&pass.abandoned)
         .chain(&pass.former)
         .cloned()
         .collect();
@@ -228,6 +242,7 @@ mod tests {
                 cluster: "shop".to_owned(),
                 revision: name.clone(),
                 objects,
+                ..FleetRevisionSpec::default()
             };
             FleetRevision::new("shop-x", spec)
         };

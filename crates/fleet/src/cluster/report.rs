@@ -46,11 +46,13 @@ pub(super) async fn publish(
 pub(super) async fn begin(
     cluster: &FleetCluster,
     revision: &str,
+    abandoned: &[String],
     context: &Context,
 ) -> Result<(), Error> {
     let before = cluster.status.clone().unwrap_or_default();
     let told = FleetClusterStatus {
         begun: Some(revision.to_owned()),
+        abandoned: abandoned.to_vec(),
         ..before.clone()
     };
     let namespace = cluster.namespace().unwrap_or_default();
@@ -86,6 +88,7 @@ fn told(
         applied: pass.applied.clone(),
         target: pass.target.clone(),
         begun: pass.begun.clone(),
+        abandoned: pass.abandoned.clone(),
         former: pass.former.clone(),
         born: pass.born.as_ref().map(|born| api::text::plain(born, 500)),
         secrets: pass.secrets.clone(),

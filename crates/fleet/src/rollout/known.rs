@@ -117,6 +117,12 @@ pub(super) fn known(
         let levels = levels.unwrap_or_default();
         let mut domains = recorded(&name);
         domains.extend(waves::domains(&policy, &levels));
+        let before = status
+            .applied
+            .as_deref()
+            .map(|applied| records::levels(&context.revisions, (&namespace, &name), applied));
+        let before = before.unwrap_or_default();
+        domains.extend(waves::domains(&policy, &before));
         known.levels.extend(levels.keys().cloned());
         known.seen.insert(
             name.clone(),
@@ -160,6 +166,7 @@ pub(super) fn known(
                     name,
                     labels: cluster.labels().clone(),
                     levels,
+                    before,
                     revision: revision.name.clone(),
                 });
             }

@@ -1,5 +1,7 @@
 //! What clusters inherit from, kept as FleetRevisions of the Rollout: who is born in the middle of a run starts at what was tried.
 
+use std::collections::BTreeMap;
+
 use api::inventory::{FleetRevision, FleetRevisionSpec, Rollout, RolloutStatus};
 use controller::stream::in_namespace;
 use kube::{
@@ -29,6 +31,7 @@ pub(super) async fn keep(
     }
     let objects = sources.objects.iter().filter_map(Value::as_object);
     let spec = FleetRevisionSpec {
+        levels: BTreeMap::new(),
         cluster: owner(rollout),
         revision: sources.revision.clone(),
         objects: objects.cloned().collect(),

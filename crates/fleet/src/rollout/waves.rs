@@ -28,6 +28,8 @@ pub struct Candidate {
     pub labels: BTreeMap<String, String>,
     /// The objects that it belongs to: level, then name.
     pub levels: BTreeMap<String, String>,
+    /// Those that it belonged to when it became what it is.
+    pub before: BTreeMap<String, String>,
     /// What it becomes.
     pub revision: String,
 }
@@ -95,10 +97,14 @@ pub fn run(id: &str, spec: &RolloutSpec, mut candidates: Vec<Candidate>) -> Roll
             let is_canary = number < count || is_named(candidate);
             let wave = spec.waves.get(place(candidate));
             let wave = wave.map_or(REST, |wave| wave.name.as_str());
+            let mut counted = domains(&policy, &candidate.levels);
+            let was = domains(&policy, &candidate.before).into_iter();
+            let was: Vec<_> = was.filter(|domain| !counted.contains(domain)).collect();
+            counted.extend(was);
             RolloutMember {
                 name: candidate.name.clone(),
                 wave: if is_canary { CANARY } else { wave }.to_owned(),
-                domains: domains(&policy, &candidate.levels),
+                domains: counted,
                 revision: candidate.revision.clone(),
                 ..RolloutMember::default()
             }
@@ -174,6 +180,7 @@ mod tests {
             name: name.to_owned(),
             labels: [("stage".to_owned(), stage.to_owned())].into(),
             levels: [("site".to_owned(), site.to_owned())].into(),
+            before: BTreeMap::new(),
             revision: "r".to_owned(),
         }
     }
@@ -229,5 +236,13 @@ mod tests {
         ] {
             assert_eq!(order(spec.clone()), expected, "{spec}");
         }
+    }
+
+    #[test]
+    fn who_is_brought_elsewhere_counts_where_it_was_too() {
+        let mut moves = candidate("shop", "fra", "prod");
+        moves.before = [("site".to_owned(), "ber".to_owned())].into();
+        let run = run("id", &RolloutSpec::default(), vec![moves]);
+        assert_eq!(run.clusters[0].domains, ["site/fra", "site/ber"]);
     }
 }

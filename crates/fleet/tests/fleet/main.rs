@@ -6,6 +6,7 @@
     reason = "helpers of tests stand outside of them"
 )]
 
+mod abandoned;
 mod advice;
 mod approval;
 mod away;
