@@ -54,12 +54,18 @@ pub(crate) async fn copies(
     Ok(())
 }
 
-/// Takes the finalizers of controllers away, and says why; false: it is gone.
+/// Takes the finalizers of controllers away, and says why; false: it is gone, or goes and is not as it was read.
 async fn let_go(place: &Place, item: &Item) -> Result<bool> {
     if is_free(item) {
         return Ok(true);
     }
-    match place.patch(item, letting_go(item)).await {
+    let patched = if is_going(item) {
+        // The collector may be through since it was read, and what goes is given no finalizer again.
+        prepare(place, item).await
+    } else {
+        place.patch(item, letting_go(item)).await
+    };
+    match patched {
         Err(error) if error.has_code(&[404, 409]) => Ok(false),
         patched => patched.map(|_| true),
     }
@@ -90,7 +96,7 @@ async fn gone(place: &Place, item: &Item, deadline: Instant, patience: Patience)
             return Ok(());
         };
         // A controller may have put its finalizer back before it saw the deletion.
-        if found.object.metadata.deletion_timestamp.is_none() {
+        if !is_going(&found) {
             place.delete(&found).await?;
         } else if !held_by(&found).is_empty() {
             let_go(place, &found).await?;
@@ -111,8 +117,11 @@ async fn gone(place: &Place, item: &Item, deadline: Instant, patience: Patience)
 
 /// Whether somebody else deleted it, and its controllers hold it.
 pub(crate) fn is_wanted_gone(item: &Item) -> bool {
+    is_going(item) && item.annotation(contract::DELETE_FOR_MOVE).is_none()
+}
+
+fn is_going(item: &Item) -> bool {
     item.object.metadata.deletion_timestamp.is_some()
-        && item.annotation(contract::DELETE_FOR_MOVE).is_none()
 }
 
 /// Whether no controller holds it, and it says why.
@@ -129,4 +138,55 @@ fn held_by(item: &Item) -> Vec<&str> {
 fn of_collector(item: &Item) -> Vec<&str> {
     let finalizers = item.object.finalizers().iter().map(String::as_str);
     finalizers.filter(|name| *name == ORPHAN).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use kube::{
+        Api, Client,
+        api::{DynamicObject, PostParams},
+    };
+
+    use super::*;
+    use crate::kind::Kind;
+
+    #[tokio::test]
+    async fn what_the_collector_was_through_with_meanwhile_goes_all_the_same() {
+        let server = kapi::Server::in_memory(&[]).await.unwrap();
+        let place = Place {
+            client: Client::new(server.router(), "default"),
+            namespace: "default".to_owned(),
+            api: String::new(),
+            word: "here",
+        };
+        let kind = Arc::new(Kind::config_map());
+        let made: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "held", "namespace": "default", "finalizers": ["example.com/held"]},
+        }))
+        .unwrap();
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(place.client.clone(), "default", &kind.resource);
+        api.create(&PostParams::default(), &made).await.unwrap();
+        let item = async || place.get(&kind, Some("default"), "held").await.unwrap();
+        place.delete_alone(&item().await.unwrap()).await.unwrap();
+
+        // As it was read a moment ago, when the collector held it too.
+        let mut before = item().await.unwrap();
+        before.object.finalizers_mut().push(ORPHAN.to_owned());
+        let changes = json!({"metadata": {"labels": {"example.com/meanwhile": "changed"}}});
+        place.patch(&before, changes).await.unwrap();
+
+        let patience = Patience {
+            settle: Duration::ZERO,
+            gone: Duration::from_secs(20),
+            look: Duration::from_millis(20),
+        };
+        remove(&place, vec![before], patience, &|_| {})
+            .await
+            .unwrap();
+        assert!(item().await.is_none());
+    }
 }
