@@ -148,7 +148,7 @@ fn kubeconfig(side: &Management) -> String {
         .unwrap()
 }
 
-/// The nodes that the cluster has in the memory of a manager: names and uids. Its API is at the address of a pod, which the node alone reaches.
+/// The nodes that the cluster has in the memory of a manager: names and since when. Its API is at the address of a pod, which the node alone reaches.
 fn nodes(side: &Management, kubeconfig: &str) -> BTreeMap<String, String> {
     let shell = format!(
         "echo {kubeconfig} | base64 --decode > /root/{NAME}.kubeconfig && \
@@ -158,7 +158,7 @@ fn nodes(side: &Management, kubeconfig: &str) -> BTreeMap<String, String> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let nodes = list["items"].as_array().unwrap().iter().map(|node| {
         let meta = &node["metadata"];
-        (text(&meta["name"]), text(&meta["uid"]))
+        (text(&meta["name"]), text(&meta["creationTimestamp"]))
     });
     let nodes: BTreeMap<_, _> = nodes.collect();
     assert_eq!(nodes.len(), 2, "{list:#}");

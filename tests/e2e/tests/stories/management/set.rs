@@ -1,17 +1,19 @@
 //! A `ProviderSet` takes all providers to a newer patch: not before its window opens, core first, one after the other, and nobody notices.
 
-use e2e::{Management, PROVIDERS, condition, wait_until};
+use std::time::SystemTime;
+
+use e2e::{Management, PROVIDERS, condition, is_true, wait_until};
 use serde_json::{Value, json};
 
 use super::{Deaths, LIMIT, get, nobody_noticed, upgraded_once, upgrades};
 
 /// A window that is closed: it opens on a day that most years do not have.
 const CLOSED: &str = "0 0 29 2 *";
-/// One that is always open.
-const OPEN: &str = "* * * * *";
 
 pub(super) fn takes_all_to_a_newer_patch(management: &Management, tell: &dyn Fn(&str)) {
     let [_, newest] = Management::VERSIONS;
+    let [core, ..] = PROVIDERS;
+    let upgraded = upgrades(management, core).len();
     declare(management, CLOSED);
     management.preload_patched().unwrap();
     // The releases come one after the other, and with each the plan is another.
@@ -36,22 +38,22 @@ pub(super) fn takes_all_to_a_newer_patch(management: &Management, tell: &dyn Fn(
 
     let calls = management.calls();
     let deaths = Deaths::from_now_on(management).unwrap();
-    declare(management, OPEN);
+    declare(management, &open());
     wait_until("the set to be through", LIMIT * 2, || {
         deaths.kill(management)?;
         let set = self::set(management)?;
         let plan = &set["status"]["plan"];
-        assert_ne!(plan["phase"], "Stopped", "{set:#}");
+        assert!(!is_true(&set, "Stalled"), "{set:#}");
         Ok((plan["phase"] == "Done" && reason(&set) == "UpToDate").then_some(()))
     })
-    .unwrap();
+    .unwrap_or_else(|error| panic!("{error}: {:#}", set(management).unwrap()));
     for provider in PROVIDERS {
         management.installed(provider, Management::PATCHED).unwrap();
     }
     management.old_pods_gone().unwrap();
     nobody_noticed(&calls.end().unwrap());
     tell("the set has upgraded all four");
-    upgraded_once(management, &deaths, 2);
+    upgraded_once(management, &deaths, upgraded + 1);
     one_after_the_other(management);
     assert_eq!(
         self::set(management).unwrap()["status"]["plan"]["done"],
@@ -59,9 +61,16 @@ pub(super) fn takes_all_to_a_newer_patch(management: &Management, tell: &dyn Fn(
     );
 }
 
+/// A window that has opened within the last hour, each day anew.
+fn open() -> String {
+    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    let hour = now.as_secs() / 3600 % 24;
+    format!("0 {hour} * * *")
+}
+
 fn declare(management: &Management, schedule: &str) {
     let [core, ..] = PROVIDERS;
-    let windows = json!([{"schedule": schedule, "duration": "1h"}]);
+    let windows = json!([{"schedule": schedule, "duration": "23h"}]);
     let set = json!({
         "apiVersion": "providers.windlass.dev/v1alpha1", "kind": "ProviderSet",
         "metadata": {"name": "main", "namespace": core.namespace},
