@@ -53,6 +53,7 @@ impl Extent {
         "a fleet on machines in memory: an edit of a site replaces the Machines that it changes and no others, and ten random edits those that were foretold",
         "scale and remove are killed at every edge of their journals, runner and operator, instead of at one step",
         "a cluster is upgraded by a minor version, node by node, while somebody uses it, and runner and operator are killed at every edge",
+        "a provider that the Cluster API operator installed goes on under Windlass, and under that operator again",
         "definitions of providers: held against those of the Cluster API operator",
     ];
 

@@ -31,6 +31,7 @@ pub use lab::{Entrance, Host, Lab, LabOptions, Presence};
 pub use node::Node;
 pub use programs::Kubernetes;
 pub use programs::cloud_images::CloudImages;
+pub use programs::cluster_api_operator::cluster_api_operator;
 pub use programs::foreign::foreign;
 pub use programs::helm::{helm, helm_4};
 pub use programs::magnum::{Magnum, MagnumRelease};

@@ -12,6 +12,7 @@ use crate::{Progress, cache, command, pip};
 
 pub mod cloud_images;
 pub mod cluster_api;
+pub mod cluster_api_operator;
 pub mod foreign;
 pub mod helm;
 pub mod kubernetes;

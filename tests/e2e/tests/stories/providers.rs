@@ -18,6 +18,7 @@ use releases::{Answer, Server};
 use serde_json::{Value, json};
 
 mod certificates;
+mod existing;
 mod guide;
 mod takeover;
 

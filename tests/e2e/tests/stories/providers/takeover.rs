@@ -99,6 +99,11 @@ fn installed_by_clusterctl(world: &World) {
 /// The version of everything that has the provider's label, and who owns its fields.
 fn stands(world: &World) -> BTreeMap<String, Value> {
     let kinds = "namespaces,deployments,services,serviceaccounts,clusterroles,clusterrolebindings,customresourcedefinitions,providers.clusterctl.cluster.x-k8s.io";
+    stands_of(world, kinds)
+}
+
+/// The same of such kinds alone.
+pub(super) fn stands_of(world: &World, kinds: &str) -> BTreeMap<String, Value> {
     let found = world.kubectl(&[
         "get",
         kinds,
