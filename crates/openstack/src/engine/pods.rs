@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use api::run::Failure;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::{
     Api, ResourceExt,
@@ -18,6 +19,10 @@ use crate::{
 
 /// How many lines of a log are told.
 const LINES: usize = 20;
+/// How many are told of a pod that is waited for.
+const LAST: usize = 2;
+/// After how long a pod is late, in seconds. One whose image is on its node serves within some.
+const LATE: i64 = 30;
 /// How many are read: what is secret may have many, and is known as a whole.
 const READ: i64 = 400;
 /// How much is read.
@@ -35,6 +40,30 @@ impl Worker {
             None if pods.is_empty() => "no pod yet".to_owned(),
             None => "its pod starts".to_owned(),
         })
+    }
+
+    /// How the pods stand that are to serve; where one should by now, with what it said last: that names what it waits for.
+    pub(super) async fn pods_and_words(
+        &self,
+        labels: &str,
+        secrets: &BTreeSet<String>,
+    ) -> Result<String, Failure> {
+        let stands = self.pods(labels).await?;
+        let newest = self.newest(labels).await;
+        let Some(late) = newest.filter(|pod| is_late(pod, Timestamp::now())) else {
+            return Ok(stands);
+        };
+        let words = self.last_words(labels, secrets).await;
+        let lines: Vec<_> = words.lines().collect();
+        let last = lines.len().saturating_sub(LAST);
+        let last = lines.get(last..).unwrap_or_default().join("; ");
+        // What is told while it is waited for is short.
+        let last: Vec<_> = last.split_whitespace().collect();
+        Ok(format!(
+            "pod {} does not serve, and said last: {}",
+            late.name_any(),
+            last.join(" ")
+        ))
     }
 
     /// A pod with these labels that runs and is none of this Job.
@@ -95,12 +124,14 @@ impl Worker {
 
     /// What must not be told: all values of the service's Secrets and of those that something gets beside them.
     async fn known_secrets(&self, further: &BTreeSet<String>) -> Result<Vec<Vec<u8>>, kube::Error> {
-        let Of::Service(of) = &self.of else {
-            return Ok(Vec::new());
-        };
         // By their names: one that a person brought has no label.
-        let own = of.1.secret_words().chain([NEXT]);
-        let own: BTreeSet<_> = own.map(|word| names::secret(self.name(), word)).collect();
+        let own: BTreeSet<_> = match &self.of {
+            Of::Service(of) => {
+                let own = of.1.secret_words().chain([NEXT]);
+                own.map(|word| names::secret(self.name(), word)).collect()
+            }
+            Of::Cloud(_) => BTreeSet::new(),
+        };
         let mut values = Vec::new();
         for name in own.union(further) {
             let found = self.secrets().get_opt(name).await?;
@@ -163,6 +194,20 @@ fn end_of(log: &str, masks: &[String]) -> String {
     end.unwrap_or_default().to_owned()
 }
 
+/// Whether a pod should serve by now: it died once, or has had the time.
+fn is_late(pod: &Pod, now: Timestamp) -> bool {
+    let Some(status) = &pod.status else {
+        return false;
+    };
+    let containers = || status.container_statuses.iter().flatten();
+    let has_died = containers().any(|container| container.restart_count > 0);
+    let state = |container: &ContainerStatus| container.state.clone().unwrap_or_default();
+    let runs = containers().any(|container| state(container).running.is_some());
+    let since = status.start_time.as_ref();
+    let has_time = since.is_some_and(|since| now.as_second() - since.0.as_second() > LATE);
+    has_died || (runs && has_time)
+}
+
 /// What keeps a pod, if anything does.
 fn stands(pod: &Pod) -> Option<String> {
     let name = pod.name_any();
@@ -209,7 +254,29 @@ fn waits(container: &ContainerStatus) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_pod_is_late_that_died_or_does_not_serve_in_time() {
+        let now: Timestamp = "2026-11-28T10:01:00Z".parse().unwrap();
+        for (since, restarts, state, late) in [
+            ("2026-11-28T10:00:50Z", 0, "running", false),
+            ("2026-11-28T10:00:50Z", 1, "waiting", true),
+            ("2026-11-28T10:00:10Z", 0, "running", true),
+            // One that never ran has said nothing.
+            ("2026-11-28T10:00:10Z", 0, "waiting", false),
+        ] {
+            let container = json!({
+                "name": "a", "image": "a", "imageID": "a", "ready": false, "restartCount": restarts, "state": {state: {}},
+            });
+            let pod = json!({"metadata": {}, "status": {"startTime": since, "containerStatuses": [container]}});
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            assert_eq!(is_late(&pod, now), late, "{since} {restarts} {state}");
+        }
+        assert!(!is_late(&Pod::default(), now));
+    }
 
     #[test]
     fn a_secret_stands_in_no_form_in_what_is_told() {

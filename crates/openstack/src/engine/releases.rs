@@ -1,6 +1,6 @@
 //! Steps that are releases of Helm, and what is waited for after them.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use api::run::{Failure, FailureClass, OnFailure, Step};
 use helm::{Change, Helm, Place, Record, lock, record};
@@ -225,7 +225,7 @@ impl Worker {
             if is_seen && updated >= wanted && available >= wanted && all == updated {
                 return Ok(Seen::There(Some(format!("{available} of {wanted} serve"))));
             }
-            let pods = self.pods(&label).await?;
+            let pods = self.pods_and_words(&label, &BTreeSet::new()).await?;
             Ok(Seen::Missing(format!(
                 "{available} of {wanted} serve: {pods}"
             )))
@@ -282,6 +282,7 @@ impl Worker {
     ) -> Done {
         let api = Api::<StatefulSet>::namespaced(self.work.client.clone(), &self.namespace());
         let label = selector(&self.part(part));
+        let secrets = BTreeSet::from([names::secret(name, "admin")]);
         until(step, context, || async {
             let found = api.get_opt(name).await;
             let found = found.map_err(|error| call(format!("read StatefulSet {name}"), &error))?;
@@ -290,7 +291,7 @@ impl Worker {
             }
             Ok(Seen::Missing(format!(
                 "StatefulSet {name}: {}",
-                self.pods(&label).await?
+                self.pods_and_words(&label, &secrets).await?
             )))
         })
         .await
