@@ -20,9 +20,14 @@ impl Guide {
         let text = fs::read_to_string(root().join(document));
         let text = text.with_context(|| format!("read {document}"))?;
         let mut blocks = Vec::new();
-        let mut lines = text.lines().map(str::trim);
-        while lines.by_ref().any(|line| line == "```sh") {
-            let block: Vec<_> = lines.by_ref().take_while(|line| *line != "```").collect();
+        let mut lines = text.lines();
+        while let Some(fence) = lines.by_ref().find(|line| line.trim() == "```sh") {
+            // A block in a list stands further in; what stands further in within it means something to its reader.
+            let indent = fence.len() - fence.trim_start().len();
+            let block = lines.by_ref().take_while(|line| line.trim() != "```");
+            let block: Vec<_> = block
+                .map(|line| line.get(indent..).unwrap_or_default())
+                .collect();
             blocks.push(block.join("\n"));
         }
         Ok(Self(blocks))

@@ -82,6 +82,11 @@ impl Operator {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// The number of the process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal to the process.
     ///
     /// # Errors

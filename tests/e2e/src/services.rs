@@ -101,6 +101,11 @@ impl Services {
         Ok(())
     }
 
+    /// The number of the process that operates.
+    pub fn operator(&self) -> Option<u32> {
+        self.operator.as_ref().map(Operator::pid)
+    }
+
     /// `windlass` in the namespace of the cloud.
     pub fn windlass(&self, arguments: &[&str]) -> Command {
         let of = ["--namespace", Self::NAMESPACE];
@@ -185,6 +190,15 @@ impl Services {
     /// The step fails.
     pub fn do_step(&self, service: &str, step: &str) -> Result<Value> {
         let told = output(&mut self.windlass(&["openstack", "run", service, step]))?;
+        self.run_ends(&told)
+    }
+
+    /// Waits until the run has ended well that `windlass openstack run` says that it began, and says what became of it.
+    ///
+    /// # Errors
+    ///
+    /// It fails.
+    pub fn run_ends(&self, told: &str) -> Result<Value> {
         let run = told.split(' ').nth(1).context("no run is named")?;
         wait_until("the step by hand", LIMIT, || {
             let run = self.get("run", run);

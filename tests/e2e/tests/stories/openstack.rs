@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use writes::Deaths;
 
 mod kolla;
+mod layers;
 mod writes;
 
 /// A loaded machine takes its time.
