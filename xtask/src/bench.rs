@@ -18,6 +18,7 @@ mod explain;
 mod fleet;
 mod living;
 mod magnum;
+mod openstack;
 mod operator;
 mod plans;
 mod plays;
@@ -78,6 +79,8 @@ enum Name {
     Fleet,
     /// The Magnum API against a real Magnum 23
     Magnum,
+    /// A cloud from nothing to an image against the same services by hand, an upgrade of its Keystone, and its operator at rest
+    Openstack,
 }
 
 /// One line of the table.
@@ -128,6 +131,7 @@ pub(crate) fn bench(options: &Bench) -> anyhow::Result<()> {
         Name::Providers,
         Name::Fleet,
         Name::Magnum,
+        Name::Openstack,
         Name::Api,
         Name::Operator,
         Name::Creates,
@@ -159,6 +163,7 @@ pub(crate) fn bench(options: &Bench) -> anyhow::Result<()> {
             Name::Providers => providers::measure(&windlass(options)?)?,
             Name::Fleet => fleet::measure()?,
             Name::Magnum => magnum::measure(options.clusters, &windlass(options)?)?,
+            Name::Openstack => openstack::measure(&windlass(options)?)?,
             Name::Upgrades => upgrades::measure(options.runs, &windlass(options)?)?,
         });
     }

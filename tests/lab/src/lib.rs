@@ -30,6 +30,7 @@ pub use extent::Extent;
 pub use lab::{Entrance, Host, Lab, LabOptions, Presence};
 pub use node::Node;
 pub use programs::Kubernetes;
+pub use programs::by_hand::by_hand;
 pub use programs::cloud_images::CloudImages;
 pub use programs::cluster_api_operator::cluster_api_operator;
 pub use programs::foreign::foreign;

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{Progress, cache, command, pip};
 
+pub mod by_hand;
 pub mod cloud_images;
 pub mod cluster_api;
 pub mod cluster_api_operator;
