@@ -128,14 +128,14 @@ enum Of {
 
 impl Executor for Worker {
     async fn execute(&self, steps: Vec<Step>, context: StepContext) {
-        each(self, &steps, context).await;
+        Box::pin(each(self, &steps, context)).await;
     }
 }
 
 impl Act for Worker {
     async fn act(&self, step: &Step, context: &mut StepContext) -> Result<StepOutcome, Ended> {
         let action = Action::of(step).ok_or_else(|| unknown_action(step, "OpenStack"))?;
-        let detail = self.do_action(action, step, context).await?;
+        let detail = Box::pin(self.do_action(action, step, context)).await?;
         Ok(done(Results::default(), detail))
     }
 }
