@@ -212,10 +212,11 @@ fn known_secrets(cluster: &FleetCluster) -> &[FleetSecret] {
 
 async fn converge(
     cluster: &FleetCluster,
-    inventory: &Inventory,
+    inventory: &Arc<Inventory>,
     context: &Context,
 ) -> Result<Pass, Error> {
     let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
+    inventory.prepare(vec![name.clone()]).await;
     let outcome = inventory.render(&name);
     let outcome = outcome.as_ref();
     let mut pass = Pass::default();

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -37,7 +37,7 @@ pub struct Inventory {
     versions: Vec<String>,
     read: Result<Fleet, Problems>,
     namespace: String,
-    rendered: Mutex<BTreeMap<String, Arc<Outcome>>>,
+    rendered: Mutex<BTreeMap<String, Arc<OnceLock<Arc<Outcome>>>>>,
     /// That of the inventory before too: an edit renders those clusters that it concerns.
     memo: Arc<Mutex<Memo<Arc<Outcome>>>>,
     since: Instant,
@@ -137,11 +137,35 @@ impl Inventories {
 impl Inventory {
     /// What a cluster of it is rendered to.
     pub fn render(&self, cluster: &str) -> Arc<Outcome> {
-        let mut rendered = self.rendered.lock().unwrap_or_else(PoisonError::into_inner);
-        let outcome = rendered
-            .entry(cluster.to_owned())
-            .or_insert_with(|| self.rendered(cluster));
-        Arc::clone(outcome)
+        let place = {
+            let mut rendered = self.rendered.lock().unwrap_or_else(PoisonError::into_inner);
+            let place = rendered.entry(cluster.to_owned()).or_default();
+            Arc::clone(place)
+        };
+        // Whoever asks for another cluster does not wait for this one.
+        Arc::clone(place.get_or_init(|| self.rendered(cluster)))
+    }
+
+    /// Renders clusters where that may take its time, so that all other passes go on meanwhile.
+    pub async fn prepare(self: &Arc<Self>, mut clusters: Vec<String>) {
+        {
+            let rendered = self.rendered.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_known =
+                |cluster: &String| rendered.get(cluster).is_some_and(|it| it.get().is_some());
+            clusters.retain(|cluster| !is_known(cluster));
+        }
+        if clusters.is_empty() {
+            return;
+        }
+        let inventory = Arc::clone(self);
+        let rendering = tokio::task::spawn_blocking(move || {
+            for cluster in clusters {
+                inventory.render(&cluster);
+            }
+        });
+        if let Err(error) = rendering.await {
+            tracing::error!(%error, "clusters were not rendered");
+        }
     }
 
     /// For how much longer it must be left alone before it is at rest.
@@ -176,8 +200,13 @@ impl Inventory {
             Err(problems) => return Arc::new(Err(problems.clone())),
         };
         let cluster = self.cluster(cluster);
-        let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
-        memo.render(fleet, &cluster, || Arc::new(render(fleet, &cluster)))
+        let memo = || self.memo.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(outcome) = memo().get(fleet, &cluster) {
+            return outcome;
+        }
+        let outcome = Arc::new(render(fleet, &cluster));
+        memo().put(fleet, &cluster, Arc::clone(&outcome));
+        outcome
     }
 
     fn cluster(&self, name: &str) -> Object {

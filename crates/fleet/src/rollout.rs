@@ -7,7 +7,10 @@
 use std::{sync::Arc, time::Duration};
 
 use api::inventory::{FleetCluster, FleetRevision, Rollout};
-use controller::{Events, stream::readable};
+use controller::{
+    Events,
+    stream::{in_namespace, readable},
+};
 use futures::FutureExt;
 use jiff::Timestamp;
 use kube::{
@@ -93,6 +96,13 @@ pub async fn reconcile(
     };
     let approvals = approvals::listed(rollout, &context.client).await;
     let approvals = approvals.map_err(|error| Error::Api("list the WaveApprovals", error))?;
+    let clusters = in_namespace(&context.clusters, &namespace);
+    let clusters = clusters
+        .iter()
+        .filter_map(|cluster| cluster.0.as_ref().ok());
+    inventory
+        .prepare(clusters.map(ResourceExt::name_any).collect())
+        .await;
     let known = known::Known {
         approvals,
         ..known::known(rollout, &all, &inventory, &context)

@@ -56,21 +56,33 @@ impl<T> Default for Memo<T> {
 impl<T: Clone> Memo<T> {
     /// What `render` makes of a cluster of an inventory. It is not asked where the cluster reads what it read the last time.
     pub fn render(&mut self, fleet: &Fleet, cluster: &Object, render: impl FnOnce() -> T) -> T {
-        // Where an object is missing the problem may name others, which come and go.
-        let Some(inputs) = fleet.inputs(cluster) else {
-            self.known.remove(cluster);
-            return render();
-        };
-        if let Some((held, made)) = self.known.get_mut(cluster)
-            && *held == inputs
-        {
-            // So nothing of an inventory before is kept in memory.
-            *held = inputs;
-            return made.clone();
+        if let Some(made) = self.get(fleet, cluster) {
+            return made;
         }
         let made = render();
-        self.known.insert(cluster.clone(), (inputs, made.clone()));
+        self.put(fleet, cluster, made.clone());
         made
+    }
+
+    /// What was made of a cluster that reads what it read then.
+    pub fn get(&mut self, fleet: &Fleet, cluster: &Object) -> Option<T> {
+        let inputs = fleet.inputs(cluster)?;
+        let (held, made) = self.known.get_mut(cluster)?;
+        if *held != inputs {
+            return None;
+        }
+        // So nothing of an inventory before is kept in memory.
+        *held = inputs;
+        Some(made.clone())
+    }
+
+    /// Remembers what was made of a cluster of an inventory.
+    pub fn put(&mut self, fleet: &Fleet, cluster: &Object, made: T) {
+        // Where an object is missing the problem may name others, which come and go.
+        match fleet.inputs(cluster) {
+            Some(inputs) => self.known.insert(cluster.clone(), (inputs, made)),
+            None => self.known.remove(cluster),
+        };
     }
 
     /// Forgets the clusters that an inventory has not.
