@@ -1,5 +1,6 @@
 //! OpenStack, in layers: `OpenStack` is a cloud (layer 5), `OpenStackService` one of its services (layer 4). What they are made of are
-//! releases of Helm (3), objects of Kubernetes (2) and containers (1), which have no kinds here.
+//! releases of Helm (3), objects of Kubernetes (2) and containers (1), which have no kinds here. `IdentitySeed` is what people make in a
+//! Keystone, whosever it is.
 //!
 //! Each is of use without those above it: an `OpenStackService` needs no `OpenStack`, and nobody needs either.
 //!
@@ -14,6 +15,7 @@ mod cloud;
 mod hook;
 mod keys;
 mod schema;
+mod seed;
 mod service;
 mod status;
 
@@ -28,6 +30,11 @@ pub use hook::{
 };
 pub use keys::{KeyRing, KeyRingStatus, KeySchedule, Keys, KeysStatus};
 pub use schema::{SchemaCheck, WithoutValidator};
+pub use seed::{
+    IdentitySeed, IdentitySeedSpec, SeedAssignment, SeedDomain, SeedEndpoint, SeedExisting,
+    SeedGroup, SeedInterface, SeedLeft, SeedNamed, SeedPassword, SeedProject, SeedService,
+    SeedUser,
+};
 pub use service::{
     Contract, Database, Existing, Identity, MemcachedServers, OnDelete, OpenStackService,
     OpenStackServiceSpec, Storage,
@@ -55,7 +62,11 @@ pub const OVERWRITE: &str = "openstack.windlass.dev/overwrite";
 
 /// The definitions of the kinds.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
-    vec![OpenStack::crd(), OpenStackService::crd()]
+    vec![
+        OpenStack::crd(),
+        OpenStackService::crd(),
+        IdentitySeed::crd(),
+    ]
 }
 
 /// Files by their names, each with its text.

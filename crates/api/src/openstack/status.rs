@@ -4,10 +4,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BackupsStatus, KeysStatus};
+use super::{BackupsStatus, KeysStatus, SeedLeft};
 use crate::cluster::ConvergeRequest;
 
-/// How a cloud or a service stands.
+/// How a cloud, a service or a seed stands.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -39,7 +39,12 @@ pub struct Standing {
     pub backups: Option<BackupsStatus>,
     /// The keys of a service that are rotated on a schedule.
     pub keys: Option<KeysStatus>,
-    /// Ready, Reconciling, Stalled; EndpointHealthy of a service, which says whether it answers; BackedUp of a cloud with backups.
+    /// What a seed made, no longer names, and is in Keystone still.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub left: Vec<SeedLeft>,
+    /// Ready, Reconciling, Stalled; EndpointHealthy of a service, which says whether it answers, and of a seed, whether its Keystone does;
+    /// BackedUp of a cloud with backups; Drifted of a seed, which says whether Keystone has something else.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
