@@ -10,7 +10,7 @@ use api::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{definition::Key, names::ENGINE};
+use crate::{definition::Key, names::ENGINE, seed::Sort};
 
 /// What a step does. Each can be repeated: it works from the plan and from what it finds.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -99,6 +99,14 @@ pub enum Action {
     DrillLogin(Brought),
     /// Removes what a drill made, and notes what came of it.
     DrillClear(Brought),
+    /// Waits until Keystone knows the administrator of a seed.
+    AwaitKeystone,
+    /// Makes what a seed names of a sort, and mends it.
+    Seed(OfSort),
+    /// Removes what a seed made and no longer names.
+    RemoveLeft,
+    /// Removes what is a seed's.
+    RemoveSeed,
 }
 
 /// A command that runs once.
@@ -173,6 +181,14 @@ pub struct Brought {
 pub struct Named {
     /// Its name.
     pub service: String,
+}
+
+/// A sort of things that a seed names.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OfSort {
+    /// Which.
+    pub sort: Sort,
 }
 
 impl HookJob {
@@ -268,7 +284,7 @@ impl Action {
         matches!(self, Self::Job(_) | Self::IssueToken | Self::Ask(_))
     }
 
-    /// Whether it is a step of a cloud. If not, it is one of a service.
+    /// Whether it is a step of a cloud. If not, it is one of a service or of a seed.
     pub(crate) const fn is_of_cloud(&self) -> bool {
         match self {
             Self::MakeServerSecret
@@ -312,7 +328,11 @@ impl Action {
             | Self::PruneConfig
             | Self::RemoveReleases
             | Self::DropDatabase
-            | Self::RemoveSecrets => false,
+            | Self::RemoveSecrets
+            | Self::AwaitKeystone
+            | Self::Seed(_)
+            | Self::RemoveLeft
+            | Self::RemoveSeed => false,
         }
     }
 
@@ -345,6 +365,10 @@ impl Action {
             | Self::RemoveMemcached
             | Self::SeedServices(_) => (300, 5, 5),
             Self::IssueToken | Self::SeedIdentity | Self::Ask(_) => (120, 3, 8),
+            // Its cloud may be made meanwhile.
+            Self::AwaitKeystone => (7200, 10, 3),
+            // Some hundreds of things, and a login for each user.
+            Self::Seed(_) | Self::RemoveLeft | Self::RemoveSeed => (900, 5, 8),
             Self::CheckDatabase
             | Self::CheckOwner
             | Self::ApplyConfig

@@ -6,7 +6,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use api::{
-    openstack::{OpenStack, OpenStackService},
+    openstack::{IdentitySeed, OpenStack, OpenStackService},
     run::{Failure, Results, RunSpec, Step},
 };
 use controller::lease::Proof;
@@ -27,7 +27,7 @@ use crate::{
     definition::{self, Definition},
     engine::{backups::Backups, site::Site},
     made::Subject,
-    service,
+    seed, service,
 };
 
 mod account;
@@ -41,11 +41,15 @@ mod objects;
 mod pods;
 mod releases;
 mod restores;
+mod seeds;
 mod services;
 pub(crate) mod site;
 mod stores;
 
 pub(crate) use database::said as database_said;
+pub(crate) use seeds::{
+    administrator as seed_administrator, failed as seed_failed, password as seed_password,
+};
 
 /// Executes runs of clouds and services.
 #[derive(Clone, Debug)]
@@ -77,6 +81,8 @@ impl runs::Engine for Engine {
             let definition = definition::find(&inputs.service)
                 .ok_or_else(|| format!("no service is called {}", inputs.service))?;
             Of::Service(Box::new((inputs, definition)))
+        } else if subject.is_a::<IdentitySeed>() {
+            Of::Seed(Box::new(read(work)?))
         } else {
             return Err(format!("{} is no object of OpenStack", subject.kind).into());
         };
@@ -124,6 +130,7 @@ pub struct Worker {
 enum Of {
     Cloud(Box<cloud::Inputs>),
     Service(Box<(service::Inputs, Definition)>),
+    Seed(Box<seed::Inputs>),
 }
 
 impl Executor for Worker {
@@ -154,6 +161,7 @@ impl Worker {
                     .await
             }
             (Of::Cloud(inputs), true) => self.act_on_cloud(inputs, action, step, context).await,
+            (Of::Seed(inputs), _) => self.act_on_seed(inputs, action, step, context).await,
             (Of::Service(_), true) | (Of::Cloud(_), false) => Err(misplaced(step).into()),
         }
     }

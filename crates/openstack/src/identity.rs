@@ -559,7 +559,31 @@ impl Session {
         Ok(id)
     }
 
-    async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Error> {
+    /// Whether a user of that id has that password, whatever it may.
+    ///
+    /// # Errors
+    ///
+    /// Keystone does not answer, or something else.
+    pub(crate) async fn knows(&self, user: &str, password: &str) -> Result<bool, Error> {
+        let body = json!({"auth": {"scope": "unscoped", "identity": {"methods": ["password"],
+            "password": {"user": {"id": user, "password": password}}}}});
+        let asked = format!("log in as user {user}");
+        let answer = self
+            .send(&asked, Method::POST, "auth/tokens", &[], Some(&body))
+            .await?;
+        if answer.status() == StatusCode::UNAUTHORIZED {
+            return Ok(false);
+        }
+        checked(&asked, answer).await.map(|_| true)
+    }
+
+    /// Asks for something, or has something done.
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, Error> {
         let asked = format!("{method} /v3/{path}");
         let answer = self.send(&asked, method, path, &[], body).await?;
         checked(&asked, answer).await

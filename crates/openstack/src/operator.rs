@@ -1,10 +1,10 @@
-//! The controllers of clouds and services, and what wakes them.
+//! The controllers of clouds, services and seeds, and what wakes them.
 
 use std::sync::Arc;
 
 use api::{
     Run,
-    openstack::{GROUP, OpenStack, OpenStackService, Standing},
+    openstack::{GROUP, IdentitySeed, OpenStack, OpenStackService, Standing},
 };
 use controller::{Events, Manager, WakeUps, conditions, reads};
 use kube::{ResourceExt, core::DeserializeGuard, runtime::reflector::ObjectRef};
@@ -12,13 +12,15 @@ use runs::{operator::Place, subject::OfGroup};
 
 use crate::{
     health::Probes,
+    seed::look::Looks,
     subject::{self, Context, Layer},
 };
 
-/// Has the manager work on clouds, services and their runs. Runners go on without it.
+/// Has the manager work on clouds, services, seeds and their runs. Runners go on without it.
 pub fn operate(manager: &mut Manager, runners: Place) {
     of_kind::<OpenStackService>(manager);
     of_kind::<OpenStack>(manager);
+    of_kind::<IdentitySeed>(manager);
     runs::operate(manager, runners, OfGroup(GROUP));
 }
 
@@ -34,6 +36,7 @@ fn of_kind<K: Layer>(manager: &mut Manager) {
         runs: runs.store(),
         events: Events::new(client, "openstack"),
         probes: Probes::default(),
+        looks: Looks::default(),
     });
     // A run that was deleted.
     let wake_ups = WakeUps::default();

@@ -296,7 +296,7 @@ fn has_port(server: &str) -> bool {
 }
 
 /// Whether what is sent there can be read by others: it is not https, and leaves the namespace.
-fn is_in_clear(url: &str, namespace: &str) -> bool {
+pub(crate) fn is_in_clear(url: &str, namespace: &str) -> bool {
     let Some(rest) = url.strip_prefix("http://") else {
         return false;
     };

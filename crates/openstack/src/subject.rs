@@ -1,4 +1,4 @@
-//! The reconciler of clouds and services: decides that a run is needed, and tells how the object stands.
+//! The reconciler of clouds, services and seeds: decides that a run is needed, and tells how the object stands.
 //!
 //! How far a run got is the runner's business. At rest nothing is written.
 
@@ -6,7 +6,9 @@ use std::{sync::Arc, time::Duration};
 
 use api::{
     Run,
-    openstack::{BackupsStatus, FINALIZER, OpenStack, OpenStackService, Standing as Told},
+    openstack::{
+        BackupsStatus, FINALIZER, IdentitySeed, OpenStack, OpenStackService, Standing as Told,
+    },
     run::RunStatus,
 };
 use controller::{
@@ -32,6 +34,7 @@ use crate::{
     health::{Down, Part, Probes},
     names::{self, MANAGER, STOPPED},
     rotation::Noted,
+    seed::look::{Looked, Looks},
     wish::{Operation, Wish},
 };
 
@@ -61,6 +64,8 @@ pub struct Health {
     pub blocked_on: Option<String>,
     /// Whether a restore stopped its pods, and nobody started them since.
     pub is_stopped: bool,
+    /// What Keystone has of a seed. None: it is none, or nobody could look.
+    pub seeded: Option<Looked>,
 }
 
 /// What the passes over the objects of one kind share.
@@ -77,6 +82,8 @@ pub struct Context<K: Layer> {
     pub events: Events,
     /// What services answered.
     pub probes: Probes,
+    /// What Keystones had of seeds.
+    pub looks: Looks,
 }
 
 /// Why a pass failed.
@@ -164,6 +171,7 @@ async fn observe<K: Layer>(object: &K, context: &Context<K>) -> Result<Option<Ob
         observed.answer = health.answer;
         observed.blocked_on = health.blocked_on;
         observed.is_stopped = health.is_stopped;
+        observed.seeded = health.seeded;
         observed.keys = noted(object, context).await?;
     }
     // The watch may be behind, and what is stopped is started unless a restore is at work.
@@ -424,6 +432,33 @@ impl Layer for OpenStack {
             }
         }
         Ok(health)
+    }
+}
+
+impl Layer for IdentitySeed {
+    async fn health(&self, context: &Context<Self>, made_by: &Run) -> Result<Health, Error> {
+        let namespace = self.namespace().unwrap_or_default();
+        let found = controller::stream::in_namespace(&context.runs, &namespace);
+        let found = found.iter().filter_map(|run| run.0.as_ref().ok());
+        let own: Vec<_> = found
+            .filter(|run| object::is_of(run, self))
+            .cloned()
+            .collect();
+        let client = &context.client;
+        let looked = context.looks.ask(client, self, made_by, &own).await;
+        Ok(match looked {
+            Ok(looked) => Health {
+                unhealthy: looked.told(),
+                answer: Some(Ok(())),
+                seeded: Some(looked),
+                ..Health::default()
+            },
+            Err(down) => Health {
+                unhealthy: vec![down.message()],
+                answer: Some(Err(down)),
+                ..Health::default()
+            },
+        })
     }
 }
 

@@ -83,7 +83,7 @@ impl Worker {
         let Some(identity) = &inputs.identity else {
             return Ok(None);
         };
-        if self.is_gone(identity).await? {
+        if self.is_gone(&identity.url, &identity.admin_secret).await? {
             return Ok(Some("Keystone is gone".to_owned()));
         }
         let owner = self.owner().await?;
@@ -98,15 +98,15 @@ impl Worker {
     }
 
     /// Whether it was a Service of the namespace that is not there, or whose administrator's Secret is not.
-    async fn is_gone(&self, identity: &Identity) -> Result<bool, Failure> {
-        let url = reqwest::Url::parse(&identity.url).ok();
+    pub(super) async fn is_gone(&self, url: &str, admin_secret: &str) -> Result<bool, Failure> {
+        let url = reqwest::Url::parse(url).ok();
         let host = url.as_ref().and_then(|url| url.host_str());
         let Some(service) = reach::service_of(host.unwrap_or_default(), &self.namespace()) else {
             return Ok(false);
         };
         let failed = |error: kube::Error| call("look for Keystone", &error);
         let secrets = self.secrets();
-        let secret = secrets.get_metadata_opt(&identity.admin_secret).await;
+        let secret = secrets.get_metadata_opt(admin_secret).await;
         let services = Api::<Service>::namespaced(self.work.client.clone(), &self.namespace());
         let service = services.get_metadata_opt(service).await;
         Ok(secret.map_err(failed)?.is_none() || service.map_err(failed)?.is_none())

@@ -4,8 +4,6 @@ use api::{
     openstack::Existing,
     run::{Failure, FailureClass},
 };
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, ResourceExt};
 use runs::calls::{call, config, failure, transient};
 
 use crate::{
@@ -197,11 +195,7 @@ impl Worker {
 
     /// What is another one in every cluster.
     pub(super) async fn cluster(&self) -> Result<String, Failure> {
-        let cluster = Api::<Namespace>::all(self.work.client.clone())
-            .get_metadata("kube-system")
-            .await
-            .map_err(|error| call("read the namespace kube-system", &error))?;
-        Ok(cluster.uid().unwrap_or_default())
+        self.site().cluster().await
     }
 
     pub(super) async fn session(&self, server: &Server) -> Result<(reach::Way, Session), Failure> {

@@ -130,7 +130,7 @@ impl Worker {
                 let own = of.1.secret_words().chain([NEXT]);
                 own.map(|word| names::secret(self.name(), word)).collect()
             }
-            Of::Cloud(_) => BTreeSet::new(),
+            Of::Cloud(_) | Of::Seed(_) => BTreeSet::new(),
         };
         let mut values = Vec::new();
         for name in own.union(further) {

@@ -2,7 +2,7 @@
 
 use api::run::FailureClass;
 use api::{
-    openstack::{OpenStack, OpenStackService},
+    openstack::{IdentitySeed, OpenStack, OpenStackService},
     run::Step,
 };
 use controller::conditions::{READY, STALLED, is_true};
@@ -157,6 +157,7 @@ impl Worker {
         let version = match self.of {
             Of::Cloud(_) => OpenStack::api_version(&()),
             Of::Service(..) => OpenStackService::api_version(&()),
+            Of::Seed(_) => IdentitySeed::api_version(&()),
         };
         OwnerReference {
             api_version: version.into_owned(),

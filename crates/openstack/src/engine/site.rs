@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use api::run::Failure;
-use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::{Api, Client, ResourceExt};
 use runs::calls::{call, config, transient};
 
 use crate::{
@@ -28,6 +28,15 @@ pub(crate) struct Site {
 impl Site {
     pub(crate) fn secrets(&self) -> Api<Secret> {
         Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// What is another one in every cluster.
+    pub(crate) async fn cluster(&self) -> Result<String, Failure> {
+        let cluster = Api::<Namespace>::all(self.client.clone())
+            .get_metadata("kube-system")
+            .await
+            .map_err(|error| call("read the namespace kube-system", &error))?;
+        Ok(cluster.uid().unwrap_or_default())
     }
 
     /// What tells whether the Secrets that something gets have changed since.

@@ -8,7 +8,7 @@ use api::{
     run::{Plan, RunPhase, StepPhase},
 };
 use controller::Problem;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use runs::{is_active, object, phase};
 
@@ -19,6 +19,7 @@ use crate::{
     hooks, names,
     release::{self, Change},
     rotation::{Noted, schedule},
+    seed::look::Looked,
     wish::{Operation, Wanted, Wish},
 };
 
@@ -39,6 +40,8 @@ pub struct Observed {
     pub held_by: Option<Run>,
     /// What lies in the store of backups, if anybody has looked.
     pub backups: Option<BackupsStatus>,
+    /// What Keystone has of a seed. None: it is none, or nobody could look.
+    pub seeded: Option<Looked>,
     /// What is noted beside its keys, where they are rotated on a schedule.
     pub keys: Noted,
     /// When it was looked at.
@@ -87,6 +90,16 @@ impl Observed {
             |inputs: &serde_json::Map<String, serde_json::Value>| inputs.get("release").cloned();
         let made = self.made().and_then(|made| release(&made.spec.plan.inputs));
         made.is_some_and(|made| release(&wanted.inputs).is_some_and(|wanted| wanted != made))
+    }
+
+    /// Why a seed is made again that this run made: Keystone has something else. Where somebody changes it in turn, runs leave time between
+    /// them, and none is begun that would only fail.
+    fn drift(&self, made_by: &Run) -> Option<String> {
+        let looked = self.seeded.as_ref()?;
+        let ended = made_by.status.as_ref()?.finished_at.as_ref()?.0;
+        let is_due = self.now.duration_since(ended) >= BETWEEN_REPAIRS;
+        let repairs = is_due && looked.refused.is_empty() && !looked.differs.is_empty();
+        repairs.then(|| api::text::plain(&looked.told().join("; "), 1000))
     }
 
     /// Whether what is wished for, or was, has been made.
@@ -265,6 +278,10 @@ pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_
             let plan = wanted.plan(Operation::Update, "a restore stopped its pods")?;
             return Ok(start(object, observed, Operation::Update, plan));
         }
+        if let (None, Some(drift)) = (aside, observed.drift(&run)) {
+            let plan = wanted.plan(Operation::Update, &drift)?;
+            return Ok(start(object, observed, Operation::Update, plan));
+        }
         return Ok(match aside {
             Some(by_hand) if is_of(by_hand, Operation::Step) => Decision::Keep(run),
             Some(errand) => Decision::Follow(Box::new(errand.clone())),
@@ -332,6 +349,8 @@ fn deletion<K: Wish>(
         _ => {}
     }
     match object.wanted() {
+        // Everything of it stays.
+        Ok(wanted) if wanted.delete.is_empty() => Ok(Decision::Forget),
         Ok(wanted) => {
             let plan = wanted.plan(Operation::Delete, "it is being deleted")?;
             Ok(start(object, observed, Operation::Delete, plan))
@@ -349,9 +368,15 @@ fn start<K: Wish>(object: &K, observed: &Observed, operation: Operation, plan: P
     }))
 }
 
+/// How long after a run that made a seed another one may mend what differs since.
+const BETWEEN_REPAIRS: SignedDuration = SignedDuration::from_secs(60);
+
 #[cfg(test)]
 mod tests {
-    use api::{openstack::OpenStackService, run::RunStatus};
+    use api::{
+        openstack::{IdentitySeed, OpenStackService},
+        run::RunStatus,
+    };
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use runs::history::{self, Limits};
     use serde_json::json;
@@ -655,5 +680,73 @@ mod tests {
         assert_eq!(decide(&going, &mut world), "follow delete-2");
         end(&mut world, RunPhase::Succeeded);
         assert_eq!(decide(&going, &mut world), "forget");
+    }
+
+    #[test]
+    fn a_seed_is_made_again_where_keystone_differs_and_not_all_the_time() {
+        let seed: IdentitySeed = serde_json::from_value(json!({
+            "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "IdentitySeed",
+            "metadata": {"name": "people", "namespace": "cloud", "uid": "u"},
+            "spec": {"cloud": "one", "roles": ["reader"]},
+        }))
+        .unwrap();
+        let decide = |seed: &IdentitySeed, world: &mut Observed| match plan(seed, world).unwrap() {
+            Decision::Start(new) => {
+                let operation = new.operation.name();
+                let run = object::of(seed, new.name.clone(), operation, 1, new.plan.clone());
+                world.runs.push(run);
+                format!("start {operation}")
+            }
+            Decision::Keep(_) => "keep".to_owned(),
+            Decision::Follow(_) => "follow".to_owned(),
+            Decision::Forget => "forget".to_owned(),
+            other => format!("{other:?}"),
+        };
+        let ended = |world: &mut Observed| {
+            end(world, RunPhase::Succeeded);
+            let status = world.runs.last_mut().unwrap().status.as_mut().unwrap();
+            status.finished_at = Some(Time(Timestamp::UNIX_EPOCH));
+        };
+        let mut world = Observed::default();
+        assert_eq!(decide(&seed, &mut world), "start Install");
+        ended(&mut world);
+        assert_eq!(decide(&seed, &mut world), "keep");
+        let drift = Looked {
+            differs: vec!["role reader".to_owned()],
+            ..Looked::default()
+        };
+        world.seeded = Some(drift.clone());
+        assert_eq!(
+            decide(&seed, &mut world),
+            "keep",
+            "a moment ago it was made"
+        );
+        world.now = Timestamp::UNIX_EPOCH + BETWEEN_REPAIRS;
+        world.seeded = Some(Looked {
+            refused: vec!["somebody else's".to_owned()],
+            ..drift.clone()
+        });
+        assert_eq!(decide(&seed, &mut world), "keep", "a run would fail");
+        world.seeded = Some(drift);
+        assert_eq!(decide(&seed, &mut world), "start Update");
+        let reason = world.runs.last().unwrap().spec.plan.reason.clone();
+        assert_eq!(reason.unwrap(), "Keystone differs in role reader");
+        assert_eq!(decide(&seed, &mut world), "follow");
+        ended(&mut world);
+
+        // It goes, and nobody is asked for anything unless something of it goes along.
+        let mut going = seed;
+        going.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+        assert_eq!(decide(&going, &mut world.clone()), "forget");
+        going.spec.on_delete = Some(api::openstack::OnDelete::Delete);
+        assert_eq!(decide(&going, &mut world), "start Delete");
+        end(&mut world, RunPhase::Failed);
+        assert_eq!(decide(&going, &mut world), "follow");
+        going.spec.on_delete = None;
+        assert_eq!(
+            decide(&going, &mut world),
+            "forget",
+            "who cannot have it removed lets it stay"
+        );
     }
 }

@@ -23,6 +23,7 @@ use crate::{
     },
     health::{ENDPOINT_HEALTHY, Part, waits},
     names::MANAGER,
+    seed::look::{DRIFTED, Looked},
 };
 
 /// Writes the status if it changed, and the Event of what happened.
@@ -90,6 +91,11 @@ fn told(
         }
         None => {}
     }
+    if let Some(looked) = &observed.seeded {
+        let (status, reason, message) = drift(looked);
+        let message = hint::placed(&message, namespace);
+        conditions.set(DRIFTED, status, reason, message);
+    }
     let conditions = conditions.into_vec();
     let run = applied.run.as_ref();
     Told {
@@ -104,8 +110,22 @@ fn told(
         blocked_on: blocked(service, run, observed, &conditions)
             .map(|what| api::text::lines(&hint::placed(&what, namespace), BLOCKED_ON)),
         run: run.map(ResourceExt::name_any),
+        left: match &observed.seeded {
+            Some(looked) => looked.left.clone(),
+            None => before.left.clone(),
+        },
         conditions,
         ..Told::default()
+    }
+}
+
+/// Whether Keystone has something else than a seed names.
+fn drift(looked: &Looked) -> (Status, &'static str, String) {
+    let told = looked.told();
+    if told.is_empty() {
+        (Status::False, IN_STEP, looked.well())
+    } else {
+        (Status::True, looked.reason(), told.join("; "))
     }
 }
 
@@ -282,17 +302,19 @@ fn summary(applied: &Applied, observed: &Observed) -> (Phase, Summary) {
             "InvalidSpec",
             controller::problem::text(problems),
         ),
-        Decision::Keep(_) if observed.unhealthy.is_empty() => of(
-            Phase::Ready,
-            Standing::Ready,
-            "Serves",
-            "everything of it serves".to_owned(),
-        ),
+        Decision::Keep(_) if observed.unhealthy.is_empty() => {
+            let (reason, message) = match &observed.seeded {
+                Some(looked) => (IN_STEP, looked.well()),
+                None => ("Serves", "everything of it serves".to_owned()),
+            };
+            of(Phase::Ready, Standing::Ready, reason, message)
+        }
         Decision::Keep(_) => of(
             Phase::Unhealthy,
             Standing::Unhealthy,
-            match &observed.answer {
-                Some(Err(down)) => down.part.reason(),
+            match (&observed.answer, &observed.seeded) {
+                (Some(Err(down)), _) => down.part.reason(),
+                (_, Some(looked)) => looked.reason(),
                 _ => Part::Pods.reason(),
             },
             observed.unhealthy.join("; "),
@@ -371,6 +393,8 @@ fn at_work(message: &str, observed: &Observed) -> (Phase, Summary) {
 /// What a change of `Ready` tells, or one of what an object answers while a run is at work. The steps of runs have Events of their own.
 fn occurrence(before: &Told, after: &Told) -> Option<Occurrence> {
     let ready = edge(READY, before, after).filter(|ready| ready.reason != "RunInProgress");
+    // A seed that is mended is not told of twice.
+    let ready = ready.or_else(|| edge(DRIFTED, before, after).filter(|_| is_true(DRIFTED, after)));
     ready.or_else(|| {
         // Nobody is told that what was just made answers.
         edge(ENDPOINT_HEALTHY, before, after).filter(|_| is_known(ENDPOINT_HEALTHY, before))
@@ -392,7 +416,7 @@ fn edge(kind: &str, before: &Told, after: &Told) -> Option<Occurrence> {
     if !is_new {
         return None;
     }
-    let well = after.status == Status::True.as_str();
+    let well = (after.status == Status::True.as_str()) != (kind == DRIFTED);
     Some(Occurrence {
         severity: if well {
             Severity::Normal
@@ -411,6 +435,12 @@ fn is_known(kind: &str, told: &Told) -> bool {
         .any(|condition| condition.type_ == kind)
 }
 
+fn is_true(kind: &str, told: &Told) -> bool {
+    controller::conditions::is_true(&told.conditions, kind)
+}
+
+/// The reason of a seed that Keystone has.
+const IN_STEP: &str = "InKeystone";
 /// The reason of what answers.
 const ANSWERS: &str = "Answers";
 /// How long the schema lets the text be.
