@@ -361,9 +361,9 @@ pub(crate) enum Openstack {
     Render(RenderObjects),
     /// Say what a setting of a configuration file is, and who gave it
     Explain(ExplainSetting),
-    /// Say how clouds and services stand
+    /// Say how clouds, services and seeds stand
     Status,
-    /// Have one step of a service done by hand: it is a run of one step, and a Job that is complete stays
+    /// Have one step of a service, a cloud or a seed done by hand: it is a run of one step, and a Job that is complete stays
     Run(RunStep),
     /// Ask for a backup of a cloud: the databases of its services and their keys, encrypted
     Backup(BackupCloud),
@@ -387,7 +387,7 @@ pub(crate) enum Openstack {
 /// A file with objects of OpenStack.
 #[derive(Args, Debug)]
 pub(crate) struct OpenstackFile {
-    /// The file with an OpenStack or an OpenStackService
+    /// The file with an OpenStack, an OpenStackService or an IdentitySeed
     #[arg(short, long, value_name = "FILE")]
     pub(crate) filename: PathBuf,
     #[command(flatten)]
@@ -503,7 +503,7 @@ pub(crate) struct RestoreBackup {
 /// Options of `openstack run`.
 #[derive(Args, Debug)]
 pub(crate) struct RunStep {
-    /// The OpenStackService, or else the OpenStack
+    /// The OpenStackService, or else the OpenStack, or else the IdentitySeed
     pub(crate) object: String,
     /// The step: its id, or what stands behind the slash of it
     pub(crate) step: String,

@@ -8,13 +8,14 @@ use ::openstack::{
     charts::Chart,
     cloud, definition, names,
     release::Change,
+    seed,
     subject::Observed,
     wish::{Operation, Wanted, Wish},
 };
 use anyhow::{Context, bail};
 use api::{
     Run,
-    openstack::{OpenStack, OpenStackService, Phase, Standing},
+    openstack::{IdentitySeed, OpenStack, OpenStackService, Phase, Standing},
     run::{Action as StepAction, Plan, Step},
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
@@ -50,16 +51,18 @@ pub(crate) async fn openstack(global: &Global, command: &Openstack) -> anyhow::R
     }
 }
 
-/// The objects of a file: clouds, and services with those of the clouds.
+/// The objects of a file: clouds, services with those of the clouds, and seeds.
 struct Read {
     clouds: Vec<OpenStack>,
     services: Vec<OpenStackService>,
+    seeds: Vec<IdentitySeed>,
 }
 
 fn read(of: &OpenstackFile) -> anyhow::Result<Read> {
     let mut read = Read {
         clouds: Vec::new(),
         services: Vec::new(),
+        seeds: Vec::new(),
     };
     let objects = manifest::read(
         &Opener::new(&of.age_keys),
@@ -73,12 +76,13 @@ fn read(of: &OpenstackFile) -> anyhow::Result<Read> {
         match kind.as_deref() {
             Some("OpenStack") => read.clouds.push(typed(value)?),
             Some("OpenStackService") => read.services.push(typed(value)?),
+            Some("IdentitySeed") => read.seeds.push(typed(value)?),
             _ => {}
         }
     }
-    if read.clouds.is_empty() && read.services.is_empty() {
+    if read.clouds.is_empty() && read.services.is_empty() && read.seeds.is_empty() {
         bail!(
-            "{} holds no OpenStack and no OpenStackService",
+            "{} holds no OpenStack, no OpenStackService and no IdentitySeed",
             of.filename.display()
         );
     }
@@ -143,6 +147,11 @@ fn plan(of: &OpenstackFile) -> anyhow::Result<()> {
         let writes = audit::of_service(place, (&inputs, &definition), &steps);
         show(&steps, &writes);
     }
+    for seed in &read.seeds {
+        say(&format!("IdentitySeed {}", seed.name_any()));
+        let steps = wanted(seed)?.install;
+        show(&steps, &seed::written(&seed::Inputs::of(seed), &steps));
+    }
     Ok(())
 }
 
@@ -180,6 +189,7 @@ fn lines(step: &Step, writes: &[Expected]) -> Vec<String> {
             lines.push("asks POST /v3/auth/tokens, GET /v3/auth/tokens".to_owned());
         }
         Some(Action::Ask(ask)) => lines.push(format!("asks GET {}", ask.path)),
+        Some(Action::AwaitKeystone) => lines.push("asks POST /v3/auth/tokens".to_owned()),
         _ => {}
     }
     let lines = lines.into_iter();
@@ -195,15 +205,22 @@ async fn status(global: &Global) -> anyhow::Result<()> {
     let namespace = &global.namespace;
     let clouds = Api::<OpenStack>::namespaced(client.clone(), namespace);
     let clouds = answered(clouds.list(&ListParams::default()).await, "list OpenStacks")?;
-    let services = Api::<OpenStackService>::namespaced(client, namespace);
+    let services = Api::<OpenStackService>::namespaced(client.clone(), namespace);
     let services = answered(
         services.list(&ListParams::default()).await,
         "list OpenStackServices",
     )?;
+    let seeds = Api::<IdentitySeed>::namespaced(client, namespace);
+    let seeds = answered(
+        seeds.list(&ListParams::default()).await,
+        "list IdentitySeeds",
+    )?;
     let header = ["OBJECT", "GOAL", "PHASE", "STEPS", "BLOCKED-ON"];
     let clouds = clouds.items.iter().map(row);
     let services = services.items.iter().map(row);
-    println!("{}", terminal::table(header, clouds.chain(services)));
+    let seeds = seeds.items.iter().map(row);
+    let all = clouds.chain(services).chain(seeds);
+    println!("{}", terminal::table(header, all));
     Ok(())
 }
 
@@ -224,7 +241,7 @@ fn row<K: Wish>(object: &K) -> [String; 5] {
     ]
 }
 
-/// Does a step of the service of that name, or else of the cloud.
+/// Does a step of the service of that name, or else of the cloud, or of the seed.
 async fn run(global: &Global, options: &RunStep) -> anyhow::Result<()> {
     let client = global.client().await?;
     let services = Api::<OpenStackService>::namespaced(client.clone(), &global.namespace);
@@ -234,14 +251,21 @@ async fn run(global: &Global, options: &RunStep) -> anyhow::Result<()> {
     }
     let clouds = Api::<OpenStack>::namespaced(client.clone(), &global.namespace);
     let cloud = clouds.get_opt(&options.object).await;
-    let cloud = answered(cloud, "read the OpenStack")?;
-    let cloud = cloud.with_context(|| unknown(&options.object, &global.namespace))?;
-    run_of(&cloud, client, options).await
+    if let Some(cloud) = answered(cloud, "read the OpenStack")? {
+        return run_of(&cloud, client, options).await;
+    }
+    let seeds = Api::<IdentitySeed>::namespaced(client.clone(), &global.namespace);
+    let seed = answered(
+        seeds.get_opt(&options.object).await,
+        "read the IdentitySeed",
+    )?;
+    let seed = seed.with_context(|| unknown(&options.object, &global.namespace))?;
+    run_of(&seed, client, options).await
 }
 
 fn unknown(object: &str, namespace: &str) -> String {
     format!(
-        "there is no OpenStackService and no OpenStack {object:?} in namespace {namespace}: windlass openstack status lists those that are"
+        "there is no OpenStackService, no OpenStack and no IdentitySeed {object:?} in namespace {namespace}: windlass openstack status lists those that are"
     )
 }
 

@@ -174,6 +174,56 @@ fn a_plan_says_every_write_before_it_is_done() {
     }
 }
 
+/// A seed of what there may be.
+const SEED: &str = r#"apiVersion: openstack.windlass.dev/v1alpha1
+kind: IdentitySeed
+metadata: {name: people, namespace: cloud}
+spec:
+  cloud: one
+  domains: [{name: science}]
+  users: [{name: ada, domain: science, passwordSecret: {name: people, key: ada}}]
+  assignments:
+    - {role: reader, user: {name: ada, domain: science}, domain: science}
+"#;
+
+#[test]
+fn a_seed_says_what_it_makes_in_keystone_and_what_cannot_be_is_refused() {
+    let told = windlass(SEED, &["plan"]);
+    assert!(told.is_well, "{}", told.err);
+    for line in [
+        "IdentitySeed people",
+        "asks POST /v3/auth/tokens",
+        "Keystone domain science",
+        "Keystone password of user ada of domain science",
+        "Keystone role reader for user ada of domain science on domain science, unless it is there",
+    ] {
+        assert!(told.out.contains(line), "{line}: {}", told.out);
+    }
+    for (right, wrong, why) in [
+        ("cloud: one", "region: one", "unknown field"),
+        ("cloud: one", "prune: true", "give cloud"),
+        (
+            "name: ada, domain: science, p",
+            "name: '', domain: science, p",
+            "users[0].name",
+        ),
+        (
+            "{role: reader, user",
+            "{role: reader, group: {name: a}, user",
+            "for a user or for a group",
+        ),
+        (
+            "domains: [{name: science}]",
+            "domains: [{name: science}, {name: Science}]",
+            "twice",
+        ),
+    ] {
+        let refused = windlass(&SEED.replace(right, wrong), &["plan"]);
+        assert!(!refused.is_well, "{wrong}: {}", refused.out);
+        assert!(refused.err.contains(why), "{wrong}: {}", refused.err);
+    }
+}
+
 /// The cloud with hooks of Keystone.
 fn hooked() -> String {
     let hooks = r#"      hooks:
