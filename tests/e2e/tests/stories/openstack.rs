@@ -11,6 +11,7 @@ use writes::Deaths;
 
 mod kolla;
 mod layers;
+mod seed;
 mod writes;
 
 /// A loaded machine takes its time.
@@ -99,6 +100,9 @@ fn one_object_ends_with_tokens_and_an_image() {
     world.openstack(&change).unwrap();
     does_step(&world, "one-glance", "identity/seed", "set the password");
     does_step(&world, "one-glance", "identity/seed", "it was there");
+    if is_full {
+        seed::people_are_what_an_object_says(&world);
+    }
 
     // A step by hand, against the same objects: what was done before is not done again.
     let jobs = names(&world, "jobs");
@@ -501,7 +505,7 @@ fn nothing_secret_is_told(world: &Services) {
     let mut told = world
         .kubectl(&[
             "get",
-            "openstacks,openstackservices,runs,configmaps,events,jobs,deployments,statefulsets",
+            "openstacks,openstackservices,identityseeds,runs,configmaps,events,jobs,deployments,statefulsets",
             "-o",
             "yaml",
         ])
