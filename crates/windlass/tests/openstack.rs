@@ -175,7 +175,7 @@ fn a_plan_says_every_write_before_it_is_done() {
 }
 
 /// A seed of what there may be.
-const SEED: &str = r#"apiVersion: openstack.windlass.dev/v1alpha1
+const SEED: &str = r"apiVersion: openstack.windlass.dev/v1alpha1
 kind: IdentitySeed
 metadata: {name: people, namespace: cloud}
 spec:
@@ -184,7 +184,7 @@ spec:
   users: [{name: ada, domain: science, passwordSecret: {name: people, key: ada}}]
   assignments:
     - {role: reader, user: {name: ada, domain: science}, domain: science}
-"#;
+";
 
 #[test]
 fn a_seed_says_what_it_makes_in_keystone_and_what_cannot_be_is_refused() {

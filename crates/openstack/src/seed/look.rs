@@ -123,13 +123,11 @@ impl Looks {
             .as_ref()
             .map_or(0, |known| known.turn.wrapping_add(1));
         let begun = Instant::now();
-        let answer = match timeout(PATIENCE, look(client, seed, (by, runs), turn)).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                let why = format!("no answer within {} s", PATIENCE.as_secs());
-                Err(transient("Late", why))
-            }
-        };
+        let answer = timeout(PATIENCE, look(client, seed, (by, runs), turn)).await;
+        let answer = answer.unwrap_or_else(|_| {
+            let why = format!("no answer within {} s", PATIENCE.as_secs());
+            Err(transient("Late", why))
+        });
         let attempts = before.and_then(|known| Some(known.answer.err()?.attempts));
         let answer = answer.map_err(|failure| Down {
             part: Part::Keystone,

@@ -112,6 +112,7 @@ impl<'a, K: Keystone> Walk<'a, K> {
     }
 
     /// One that mends what differs.
+    #[must_use]
     pub fn mending(mut self, note: &'a Note<'a>) -> Self {
         self.note = Some(note);
         self
