@@ -43,7 +43,7 @@ pub fn in_object(
     let managed: Vec<ManagedFieldsEntry> = serde_json::from_value(managed).unwrap_or_default();
     let others: Vec<_> = managed
         .iter()
-        .filter_map(Owner::of)
+        .filter_map(|entry| Owner::of(entry, &now["metadata"]["generation"]))
         .filter(|owner| !is_ours(&owner.name))
         .collect();
     let mut walk = Walk {
@@ -141,11 +141,16 @@ struct Owner<'a> {
 
 impl<'a> Owner<'a> {
     /// Nobody owns what controllers tell of how an object stands.
-    fn of(entry: &'a ManagedFieldsEntry) -> Option<Self> {
+    ///
+    /// Of who scales something the API does not say when. Of that the generation is told, which each change makes another one.
+    fn of(entry: &'a ManagedFieldsEntry, generation: &Value) -> Option<Self> {
         if entry.subresource.as_deref() == Some("status") {
             return None;
         }
-        let at = serde_json::to_string(&entry.time).unwrap_or_default();
+        let at = match &entry.time {
+            Some(time) => serde_json::to_string(time).unwrap_or_default(),
+            None => format!("generation {generation}"),
+        };
         Some(Self {
             name: entry.manager.clone().unwrap_or_default(),
             at,
@@ -586,6 +591,22 @@ mod tests {
         let [deployment] = before.clone();
         let found = in_release(&before, Some(&before), &[deployment, further], 6);
         assert_eq!(told(&found), "Ingress mine (by helm, revision 6)");
+    }
+
+    #[test]
+    fn consent_to_a_scale_is_none_to_the_next_one_though_neither_has_a_time() {
+        let scaled = |generation: u32| {
+            let mut now = chart(3, "a");
+            now["metadata"]["generation"] = json!(generation);
+            now["metadata"]["managedFields"] = json!([{
+                "manager": "kubectl", "operation": "Update", "subresource": "scale",
+                "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:replicas": {}}},
+            }]);
+            let before = chart(2, "a");
+            token(&in_object(&before, Some(&before), &now, |by| by == "helm"))
+        };
+        assert_eq!(scaled(4), scaled(4));
+        assert_ne!(scaled(4), scaled(6));
     }
 
     #[test]
