@@ -14,6 +14,7 @@ mod impact;
 mod import;
 mod laws;
 mod levels;
+mod machines;
 mod memo;
 mod promises;
 mod provenance;
