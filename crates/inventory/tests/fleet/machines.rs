@@ -92,7 +92,7 @@ fn an_edit_replaces_the_machines_that_it_reaches_and_no_others() {
         "{image:?}"
     );
     let dns = effects(("Site", "fra1"), |values| {
-        values["dns"] = json!(["10.6.0.3"])
+        values["dns"] = json!(["10.6.0.3"]);
     });
     assert_eq!(dns, [] as [String; 0]);
 }
