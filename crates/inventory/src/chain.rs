@@ -84,18 +84,14 @@ impl Fleet {
         });
         let upper = layer(&own, &spec.values, order.cluster.as_ref())?;
         let values = over(&order, &above.values, &above.locks, &upper)?;
-        let mut promises = above.promises.clone();
-        if values.has_template() {
-            promises.push(Promise {
-                order: order.clone(),
-                rank: None,
-                source: own.clone(),
-                own: upper,
-                values: values.clone(),
-            });
-        } else {
-            order.cluster_rules.check(&values, &own)?;
-        }
+        let asked = Promise {
+            order: order.clone(),
+            rank: None,
+            source: own.clone(),
+            own: upper,
+            values: values.clone(),
+        };
+        let promises = asked.now_or_later(&above.promises)?;
         let mut levels = above.levels.clone();
         levels.push(own.clone());
         let template = match &spec.template {
@@ -381,18 +377,14 @@ impl Fleet {
         });
         let upper = layer(&source, &held.settings.values, place.schema.as_ref())?;
         let values = over(order, &weaker.values, &weaker.locks, &upper)?;
-        let mut promises = weaker.promises.clone();
-        if values.has_template() {
-            promises.push(Promise {
-                order: order.clone(),
-                rank: Some(rank),
-                source: source.clone(),
-                own: upper,
-                values: values.clone(),
-            });
-        } else {
-            place.rules.check(&values, &source)?;
-        }
+        let asked = Promise {
+            order: order.clone(),
+            rank: Some(rank),
+            source: source.clone(),
+            own: upper,
+            values: values.clone(),
+        };
+        let promises = asked.now_or_later(&weaker.promises)?;
         let mut locks = weaker.locks.clone();
         locks.extend(held.settings.locks.iter().map(|path| Lock {
             path: path.clone(),

@@ -31,6 +31,20 @@ pub(crate) struct Promise {
     pub(crate) values: Arc<Tree>,
 }
 
+impl Promise {
+    /// Asks what the level asks of values together; where templates are among them, that is kept for later, with what is kept already.
+    pub(crate) fn now_or_later(self, kept: &[Self]) -> Result<Vec<Self>, Vec<Problem>> {
+        let mut kept = kept.to_vec();
+        if self.values.has_template() {
+            kept.push(self);
+        } else {
+            let (_, rules) = self.order.asks(self.rank);
+            rules.check(&self.values, &self.source)?;
+        }
+        Ok(kept)
+    }
+}
+
 /// What is wrong with what the templates in a cluster's values came to.
 pub(crate) fn broken(resolved: &Resolved, world: &World) -> Vec<Problem> {
     if resolved.promises.is_empty() {
