@@ -105,10 +105,10 @@ pub(crate) fn kept(
     (namespace, cluster): (&str, &str),
     revision: &str,
 ) -> Option<Vec<Value>> {
-    let reference = ObjectRef::new(&names::record(cluster, revision)).within(namespace);
-    let record = revisions.get(&reference)?;
-    let objects = &record.0.as_ref().ok()?.spec.objects;
-    let objects: Vec<_> = objects.iter().cloned().map(Value::Object).collect();
+    let objects = record(revisions, (namespace, cluster), revision)?
+        .spec
+        .objects;
+    let objects: Vec<_> = objects.into_iter().map(Value::Object).collect();
     (inventory::revision(&objects) == revision).then_some(objects)
 }
 
@@ -118,10 +118,8 @@ pub(crate) fn levels(
     (namespace, cluster): (&str, &str),
     revision: &str,
 ) -> BTreeMap<String, String> {
-    let reference = ObjectRef::new(&names::record(cluster, revision)).within(namespace);
-    let record = revisions.get(&reference);
-    let record = record.as_ref().and_then(|record| record.0.as_ref().ok());
-    record.map_or_else(BTreeMap::new, |record| record.spec.levels.clone())
+    let record = record(revisions, (namespace, cluster), revision);
+    record.map_or_else(BTreeMap::new, |record| record.spec.levels)
 }
 
 /// What a kept revision is applied as.
@@ -200,10 +198,18 @@ pub(super) async fn prune(
 }
 
 fn read(cluster: &FleetCluster, revision: &str, context: &Context) -> Option<FleetRevision> {
-    let name = names::record(&cluster.name_any(), revision);
-    let reference = ObjectRef::new(&name).within(&cluster.namespace()?);
-    let record = context.revisions.get(&reference)?;
-    record.0.as_ref().ok().cloned()
+    let place = (&*cluster.namespace()?, &*cluster.name_any());
+    record(&context.revisions, place, revision)
+}
+
+/// The record of a revision of a cluster, which has a namespace and a name.
+fn record(
+    revisions: &Store<DeserializeGuard<FleetRevision>>,
+    (namespace, cluster): (&str, &str),
+    revision: &str,
+) -> Option<FleetRevision> {
+    let reference = ObjectRef::new(&names::record(cluster, revision)).within(namespace);
+    revisions.get(&reference)?.0.as_ref().ok().cloned()
 }
 
 fn api(cluster: &FleetCluster, context: &Context) -> Api<FleetRevision> {
