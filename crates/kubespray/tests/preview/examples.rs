@@ -153,8 +153,8 @@ fn each_example_is_planned_and_named_in_the_docs() {
         let planned = EXAMPLES
             .iter()
             .any(|(example, ..)| example.starts_with(&name))
-            // What they are rendered to is planned in crates/windlass/tests/inventory.rs, and in crates/inventory/tests/fleet/topology.rs.
-            || ["fleet", "fleet-topology"].contains(&name.as_str())
+            // What they are rendered to is planned in crates/windlass/tests/inventory.rs, and in crates/inventory/tests/fleet.
+            || ["fleet", "fleet-topology", "fleet-cluster-api"].contains(&name.as_str())
             // Of crates/providers/tests/examples.rs.
             || ["providers-n-core", "providers-n-infra"].contains(&name.as_str());
         assert!(planned, "{name} is planned by no test");
