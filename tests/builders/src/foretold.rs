@@ -68,9 +68,11 @@ spec:
         spec:
           replicas: 1
           version: v1.34.4
-          kubeadmConfigSpec: {clusterConfiguration: {apiServer: {certSANs: [localhost]}}}
+          kubeadmConfigSpec: {clusterConfiguration: {apiServer: {certSANs: "{{ sans }}"}}}
           machineTemplate:
+            metadata: {labels: {example.com/note: "{{ planeNote }}"}}
             spec:
+              deletion: {nodeDrainTimeoutSeconds: "{{ planeDrain }}"}
               infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DevMachineTemplate, name: "{{ cluster.name }}-plane"}
     - object:
         apiVersion: cluster.x-k8s.io/v1beta2
@@ -85,7 +87,8 @@ spec:
             spec:
               clusterName: "{{ cluster.name }}"
               deletion: {nodeDrainTimeoutSeconds: "{{ drain }}"}
-              version: v1.34.4
+              version: "{{ version }}"
+              failureDomain: "{{ zone }}"
               bootstrap:
                 configRef: {apiGroup: bootstrap.cluster.x-k8s.io, kind: KubeadmConfigTemplate, name: "{{ cluster.name }}-worker"}
               infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DevMachineTemplate, name: "{{ cluster.name }}-worker"}
@@ -99,88 +102,166 @@ spec:
           infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DevCluster, name: "{{ cluster.name }}"}
 "#;
 
-/// What a site says, all of it rendered: some of it replaces machines of workers or of control planes, some is brought to them where they
-/// are, some makes more or fewer of them.
-#[derive(Clone, Debug)]
-pub struct Site {
-    /// A name server, which workers are bootstrapped with.
-    pub dns: String,
-    /// How long machines of control planes boot.
-    pub boot: String,
-    /// How many seconds a worker is drained for.
-    pub drain: u32,
-    /// A label of workers.
-    pub note: String,
-    /// How many there are of a cluster.
-    pub workers: u32,
+/// What a level says, by key.
+pub type Values = BTreeMap<&'static str, Value>;
+
+/// What a site says: a name server, how long machines of control planes boot, and the rest as it is everywhere. All of it is rendered.
+pub fn site(dns: &str, boot: &str) -> Values {
+    Values::from([
+        ("dns", json!([dns])),
+        ("boot", json!(boot)),
+        ("version", json!("v1.34.4")),
+        ("zone", json!("a")),
+        ("drain", json!(10)),
+        ("note", json!("none")),
+        ("workers", json!(1)),
+        ("sans", json!(["localhost"])),
+        ("planeDrain", json!(10)),
+        ("planeNote", json!("none")),
+    ])
 }
 
-impl Site {
-    /// One of these, and the rest as it is everywhere.
-    pub fn new(dns: &str, boot: &str) -> Self {
+/// A key, and another value for it: some replace machines of workers or of control planes, some are brought to them where they are, some
+/// make more or fewer of them.
+fn another(random: &mut StdRng) -> (&'static str, Value) {
+    match random.random_range(0..10) {
+        0 => (
+            "dns",
+            json!([format!("10.77.0.{}", random.random_range(1..9))]),
+        ),
+        1 => ("boot", json!(format!("{}s", random.random_range(1..4)))),
+        2 => (
+            "version",
+            json!(format!("v1.34.{}", random.random_range(2..5))),
+        ),
+        3 => ("zone", json!(["a", "b", "c"][random.random_range(0..3)])),
+        4 => ("drain", json!(random.random_range(10..60))),
+        5 => ("note", json!(format!("n{}", random.random_range(0..9)))),
+        6 => ("workers", json!(random.random_range(1..4))),
+        7 => (
+            "sans",
+            json!(["localhost", format!("api{}", random.random_range(0..9))]),
+        ),
+        8 => ("planeDrain", json!(random.random_range(10..60))),
+        _ => (
+            "planeNote",
+            json!(format!("n{}", random.random_range(0..9))),
+        ),
+    }
+}
+
+/// What the template, the sites and the clusters are declared to be.
+#[derive(Debug)]
+pub struct Declared {
+    /// Which file workers are bootstrapped with.
+    file: u32,
+    sites: BTreeMap<&'static str, Values>,
+    /// What a cluster says itself.
+    clusters: BTreeMap<&'static str, Values>,
+}
+
+impl Declared {
+    /// Sites, and clusters that say nothing.
+    pub fn new(sites: [(&'static str, Values); 2]) -> Self {
         Self {
-            dns: dns.to_owned(),
-            boot: boot.to_owned(),
-            drain: 10,
-            note: "none".to_owned(),
-            workers: 1,
+            file: 0,
+            sites: sites.into(),
+            clusters: CLUSTERS.map(|(name, _)| (name, Values::new())).into(),
         }
     }
 
-    /// Its values, with one that is rendered nowhere.
-    pub fn values(&self, contact: &str) -> Value {
-        let Self {
-            dns,
-            boot,
-            drain,
-            note,
-            workers,
-        } = self;
-        json!({"dns": [dns], "boot": boot, "drain": drain, "note": note, "workers": workers, "contact": contact})
+    /// Edits at random a site, a cluster, which may take back what it said, or now and then the template of all, in one thing or two. The
+    /// object as it is declared then.
+    pub fn edit(&mut self, random: &mut StdRng) -> Value {
+        let times = random.random_range(1..3);
+        match random.random_range(0..8) {
+            0 => {
+                self.file += 1;
+                self.template()
+            }
+            1..5 => {
+                let (_, site) = CLUSTERS[random.random_range(0..CLUSTERS.len())];
+                let values = self.sites.entry(site).or_default();
+                for _ in 0..times {
+                    let (key, value) = another(random);
+                    values.insert(key, value);
+                }
+                object("Site", site, &json!({"values": values}))
+            }
+            _ => {
+                let (name, site) = CLUSTERS[random.random_range(0..CLUSTERS.len())];
+                let values = self.clusters.entry(name).or_default();
+                for _ in 0..times {
+                    let (key, value) = another(random);
+                    if values.remove(key).is_none() {
+                        values.insert(key, value);
+                    }
+                }
+                let spec =
+                    json!({"template": "memory", "parents": {"site": site}, "values": values});
+                object("FleetCluster", name, &spec)
+            }
+        }
     }
 
-    /// The object.
-    pub fn object(&self, name: &str) -> Value {
-        json!({
-            "apiVersion": "inventory.windlass.dev/v1alpha1", "kind": "Site",
-            "metadata": {"name": name, "namespace": FLEET}, "spec": {"values": self.values("")},
-        })
+    fn template(&self) -> Value {
+        let path = format!("/etc/site{}", self.file);
+        serde_saphyr::from_str(&TEMPLATE.replace("/etc/site", &path)).unwrap_or_default()
     }
 
-    /// Whether what is brought to machines where they are is on one of a worker.
+    /// Whether what is brought to machines where they are is on one.
     pub fn has_arrived(&self, machine: &Value) -> bool {
-        machine["spec"]["deletion"]["nodeDrainTimeoutSeconds"] == self.drain
-            && machine["metadata"]["labels"]["example.com/note"] == self.note
-    }
-
-    fn edit(&mut self, random: &mut StdRng) {
-        match random.random_range(0..5) {
-            0 => self.dns = format!("10.77.0.{}", random.random_range(1..9)),
-            1 => self.boot = format!("{}s", random.random_range(1..4)),
-            2 => self.drain = random.random_range(10..60),
-            3 => self.note = format!("n{}", random.random_range(0..9)),
-            _ => self.workers = random.random_range(1..4),
-        }
+        let labels = &machine["metadata"]["labels"];
+        let mut clusters = CLUSTERS.into_iter();
+        let Some((cluster, site)) =
+            clusters.find(|(name, _)| labels["cluster.x-k8s.io/cluster-name"] == *name)
+        else {
+            return true;
+        };
+        let keys = if labels.get("cluster.x-k8s.io/control-plane").is_some() {
+            ["planeDrain", "planeNote"]
+        } else {
+            ["drain", "note"]
+        };
+        let said = keys.map(|key| {
+            let own = self.clusters[cluster].get(key);
+            own.unwrap_or(&self.sites[site][key]).clone()
+        });
+        brought(machine) == said
     }
 }
 
-/// Edits one of the sites at random, in one thing or two, and names it.
-pub fn edited(
-    sites: &mut BTreeMap<&'static str, Site>,
-    random: &mut StdRng,
-) -> Option<(&'static str, Site)> {
-    let number = random.random_range(0..sites.len());
-    let (name, site) = sites.iter_mut().nth(number)?;
-    for _ in 0..random.random_range(1..3) {
-        site.edit(random);
-    }
-    Some((name, site.clone()))
+/// An object of the fleet.
+pub fn object(kind: &str, name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "inventory.windlass.dev/v1alpha1", "kind": kind,
+        "metadata": {"name": name, "namespace": FLEET}, "spec": spec,
+    })
 }
 
-/// A Machine by its name and UID: one that was made again is another one.
-pub type There = BTreeSet<(String, String)>;
+/// What is brought to a Machine where it is: how long it is drained for, and a label.
+fn brought(machine: &Value) -> [Value; 2] {
+    [
+        machine["spec"]["deletion"]["nodeDrainTimeoutSeconds"].clone(),
+        machine["metadata"]["labels"]["example.com/note"].clone(),
+    ]
+}
 
-/// Exactly those go that were said to go, and so many come. `told` is what `windlass inventory plan` says as JSON.
+/// Machines by name and UID, for one that was made again is another one, and what was brought to each.
+pub type There = BTreeMap<(String, String), [Value; 2]>;
+
+/// The Machines of a list.
+pub fn there(machines: &[Value]) -> There {
+    let machines = machines.iter().map(|machine| {
+        let metadata = &machine["metadata"];
+        let key = (text(&metadata["name"]), text(&metadata["uid"]));
+        (key, brought(machine))
+    });
+    machines.collect()
+}
+
+/// Exactly those go that were said to go, so many come, and of those that stay exactly those are another that were said to be. `told` is
+/// what `windlass inventory plan` says as JSON.
 ///
 /// # Errors
 ///
@@ -205,12 +286,16 @@ pub fn compare(told: &[Value], before: &There, after: &There) -> Result<()> {
         let names = of(happens).filter_map(|effect| effect["names"].as_array());
         names.flatten().map(text).collect()
     };
-    let names = |there: BTreeSet<&(String, String)>| -> BTreeSet<String> {
-        there.into_iter().map(|(name, _)| name.clone()).collect()
+    let others = |these: &There, those: &There| -> BTreeSet<String> {
+        let others = these.keys().filter(|key| !those.contains_key(*key));
+        others.map(|(name, _)| name.clone()).collect()
     };
-    let gone = names(before.difference(after).collect());
-    let come = names(after.difference(before).collect());
-    let stay = names(before.intersection(after).collect());
+    let (gone, come) = (others(before, after), others(after, before));
+    let changed = after.iter().filter(|(key, brought)| {
+        let was = before.get(*key);
+        was.is_some_and(|was| was != *brought)
+    });
+    let changed: BTreeSet<_> = changed.map(|((name, _), _)| name.clone()).collect();
     let (replaced, removed, updated) = (named("Replaced"), named("Removed"), named("Updated"));
     ensure!(
         replaced.len() as u64 == count("Replaced"),
@@ -226,7 +311,10 @@ pub fn compare(told: &[Value], before: &There, after: &There) -> Result<()> {
         come.len() as u64 == count("Replaced") + count("Added"),
         "{come:?} come: {effects:#?}"
     );
-    ensure!(updated.is_subset(&stay), "{stay:?} stay: {effects:#?}");
+    ensure!(
+        updated.is_subset(&changed) && changed.len() as u64 == count("Updated"),
+        "{changed:?} change where they are: {effects:#?}"
+    );
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use api::inventory::{ClusterTemplate, FleetCluster, FleetHealth, Hierarchy, Rollout};
-use builders::foretold::{ALPHA, CLUSTERS, Site, TEMPLATE, There, compare, edited};
+use builders::foretold::{self, ALPHA, CLUSTERS, Declared, TEMPLATE, There, Values, compare};
 use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
@@ -44,18 +44,21 @@ async fn ten_random_edits_do_to_machines_what_was_said_of_them() {
     eprintln!("WINDLASS_FAULT_SEED={seed}");
     let fleet = Fleet::born().await;
     let mut random = StdRng::seed_from_u64(seed);
-    let mut sites = BTreeMap::from(["fra1", "ams2"].map(|name| (name, plain())));
+    let mut declared = Declared::new(["fra1", "ams2"].map(|name| (name, plain())));
     let (mut replaced, mut updated) = (0, 0);
     for number in 0..10 {
-        let (name, site) = edited(&mut sites, &mut random).unwrap();
-        let what = format!("edit {number}, {name}: {site:?}");
-        let plan = fleet::plan::plan(&fleet.world.client, FLEET, vec![site.object(name)]);
+        let object = declared.edit(&mut random);
+        let what = format!(
+            "edit {number}, {}: {}",
+            object["kind"], object["spec"]["values"]
+        );
+        let plan = fleet::plan::plan(&fleet.world.client, FLEET, vec![object.clone()]);
         let plan = plan.await.unwrap();
         assert!(plan.unread.is_none(), "{what}: {:?}", plan.unread);
         let changed = plan.changes.iter();
         let changed: BTreeSet<_> = changed.map(|change| change.cluster.name.clone()).collect();
         let (before, was) = (fleet.there().await, fleet.rendered().await);
-        fleet.declare(name, &site).await;
+        fleet.apply(&object).await;
         fleet
             .until(&format!("{what} to be seen"), async || {
                 let is = fleet.rendered().await;
@@ -63,11 +66,14 @@ async fn ten_random_edits_do_to_machines_what_was_said_of_them() {
             })
             .await;
         fleet.well(&what).await;
+        fleet.have_arrived(&declared).await;
         let after = fleet.there().await;
         let told: Vec<Value> = plan.changes.iter().map(|change| json!(change)).collect();
         compare(&told, &before, &after).unwrap_or_else(|error| panic!("{what}: {error}"));
-        fleet.has_arrived(name, &site).await;
-        replaced += after.difference(&before).count();
+        replaced += after
+            .keys()
+            .filter(|key| !before.contains_key(*key))
+            .count();
         updated += json!(told).to_string().matches("\"Updated\"").count();
     }
     assert!(
@@ -76,8 +82,8 @@ async fn ten_random_edits_do_to_machines_what_was_said_of_them() {
     );
 }
 
-fn plain() -> Site {
-    Site::new("10.77.0.53", "2s")
+fn plain() -> Values {
+    foretold::site("10.77.0.53", "2s")
 }
 
 struct Fleet {
@@ -105,7 +111,8 @@ impl Fleet {
             .apply::<ClusterTemplate>("memory", template["spec"].clone())
             .await;
         for site in ["fra1", "ams2"] {
-            fleet.declare(site, &plain()).await;
+            let spec = json!({"values": plain()});
+            fleet.apply(&foretold::object("Site", site, &spec)).await;
         }
         for (name, site) in CLUSTERS {
             let spec = json!({"template": "memory", "parents": {"site": site}});
@@ -118,9 +125,14 @@ impl Fleet {
         fleet
     }
 
-    async fn declare(&self, name: &str, site: &Site) {
-        let spec = site.object(name)["spec"].clone();
-        self.world.apply::<api::inventory::Site>(name, spec).await;
+    async fn apply(&self, object: &Value) {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let spec = object["spec"].clone();
+        match object["kind"].as_str().unwrap() {
+            "Site" => self.world.apply::<api::inventory::Site>(name, spec).await,
+            "FleetCluster" => self.world.apply::<FleetCluster>(name, spec).await,
+            _ => self.world.apply::<ClusterTemplate>(name, spec).await,
+        }
     }
 
     /// Waits for something of objects that nobody watches: whatever becomes of a Rollout has its clusters looked at.
@@ -175,23 +187,16 @@ impl Fleet {
     /// The Machines. Those that go are gone at once here.
     async fn there(&self) -> There {
         let machines = listed(&self.world.client, CORE, "Machine").await;
-        let machines = machines.iter();
-        machines
-            .map(|machine| (machine.name_any(), machine.uid().unwrap()))
-            .collect()
+        let machines: Vec<_> = machines.iter().map(|machine| json!(machine)).collect();
+        foretold::there(&machines)
     }
 
-    /// Waits until what is brought to the machines of workers where they are is on all of a site.
-    async fn has_arrived(&self, name: &str, site: &Site) {
+    /// Waits until what is brought to machines where they are is on all.
+    async fn have_arrived(&self, declared: &Declared) {
         self.until("fields to be brought to Machines", async || {
             let machines = listed(&self.world.client, CORE, "Machine").await;
-            let mut of_site = machines.iter().filter(|machine| {
-                let labels = machine.labels();
-                let mut clusters = CLUSTERS.iter();
-                labels.contains_key(DEPLOYMENT_NAME)
-                    && clusters.any(|(cluster, of)| *of == name && labels[CLUSTER_NAME] == *cluster)
-            });
-            of_site.all(|machine| site.has_arrived(&json!(machine)))
+            let mut machines = machines.iter();
+            machines.all(|machine| declared.has_arrived(&json!(machine)))
         })
         .await;
     }
@@ -253,13 +258,19 @@ async fn plane(client: &Client, object: &DynamicObject) {
         rolled: json!([spec["version"], spec["kubeadmConfigSpec"], infrastructure]),
         replicas: 1,
         metadata: json!({
-            "labels": {(CLUSTER_NAME): cluster, "cluster.x-k8s.io/control-plane": ""},
+            "labels": {
+                (CLUSTER_NAME): cluster, "cluster.x-k8s.io/control-plane": "",
+                "example.com/note": spec["machineTemplate"]["metadata"]["labels"]["example.com/note"],
+            },
             "ownerReferences": [{
                 "apiVersion": format!("{PLANES}/v1beta2"), "kind": "KubeadmControlPlane", "name": name,
                 "uid": object.uid().unwrap(), "controller": true,
             }],
         }),
-        spec: json!({"clusterName": cluster, "infrastructureRef": infrastructure}),
+        spec: json!({
+            "clusterName": cluster, "infrastructureRef": infrastructure,
+            "deletion": spec["machineTemplate"]["spec"]["deletion"],
+        }),
     };
     wish.come_true(client, (PLANES, "KubeadmControlPlane"), object)
         .await;

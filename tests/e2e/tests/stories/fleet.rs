@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use builders::foretold::{ALPHA, BETA, CLUSTERS, FLEET, GAMMA, Site, TEMPLATE};
+use builders::foretold::{self as edits, ALPHA, BETA, CLUSTERS, Declared, FLEET, GAMMA, TEMPLATE};
 use e2e::{Management, wait_until, windlass};
 use lab::progress::Terminal;
 use serde_json::{Value, json};
@@ -62,10 +62,10 @@ fn an_edit_of_a_site_replaces_the_machines_that_it_changes_and_no_others() {
     tell("what is rendered nowhere changes nothing");
 
     let sites = [
-        ("fra1", Site::new("10.77.0.54", "2s")),
-        ("ams2", Site::new("10.77.0.53", "3s")),
+        ("fra1", edits::site("10.77.0.54", "2s")),
+        ("ams2", edits::site("10.77.0.53", "3s")),
     ];
-    foretold::edits(&fleet, sites.into());
+    foretold::edits(&fleet, Declared::new(sites));
     tell("edits did what was said of them");
 }
 
@@ -94,7 +94,8 @@ impl Fleet {
 
     /// Declares a site: a name server, how long machines of control planes boot, what is rendered nowhere, and the rest as it was.
     fn site(&self, name: &str, dns: &str, boot: &str, contact: &str) {
-        let values = Site::new(dns, boot).values(contact);
+        let mut values = edits::site(dns, boot);
+        values.insert("contact", json!(contact));
         self.declare("Site", name, &json!({"values": values}));
     }
 
@@ -106,12 +107,7 @@ impl Fleet {
     }
 
     fn declare(&self, kind: &str, name: &str, spec: &Value) {
-        self.0
-            .apply(&json!({
-                "apiVersion": "inventory.windlass.dev/v1alpha1", "kind": kind,
-                "metadata": {"name": name, "namespace": FLEET}, "spec": spec,
-            }))
-            .unwrap();
+        self.0.apply(&edits::object(kind, name, spec)).unwrap();
     }
 
     /// Waits until every cluster is well at what it is rendered to.

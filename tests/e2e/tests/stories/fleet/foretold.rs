@@ -5,31 +5,32 @@ use std::{
     env, fs,
 };
 
-use builders::foretold::{CLUSTERS, FLEET, Site, There, compare, edited};
+use builders::foretold::{self, Declared, FLEET, There, compare};
 use e2e::wait_until;
 use rand::{SeedableRng as _, rngs::StdRng};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Fleet, LIMIT};
 
-/// Edits of sites, of one thing or two: whatever becomes of Machines was said before. Each takes half a minute, so they are ten unless
-/// `WINDLASS_FLEET_EDITS` names another number.
-pub(super) fn edits(fleet: &Fleet, mut sites: BTreeMap<&'static str, Site>) {
+/// Edits of sites, clusters and the template, of one thing or two: whatever becomes of Machines was said before. Each takes half a minute,
+/// so they are ten unless `WINDLASS_FLEET_EDITS` names another number.
+pub(super) fn edits(fleet: &Fleet, mut declared: Declared) {
     let seed = given("WINDLASS_FAULT_SEED").unwrap_or(1);
     let count = given("WINDLASS_FLEET_EDITS").unwrap_or(10);
     eprintln!("WINDLASS_FAULT_SEED={seed} WINDLASS_FLEET_EDITS={count}");
     let mut random = StdRng::seed_from_u64(seed);
     for number in 0..count {
-        let (name, site) = edited(&mut sites, &mut random).unwrap();
-        let what = format!("edit {number}, {name}: {site:?}");
+        let object = declared.edit(&mut random);
+        let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+        let what = format!("edit {number}, {kind} {name}: {}", object["spec"]["values"]);
         eprintln!("{what}");
-        let told = fleet.plan(name, &site);
+        let told = fleet.plan(&object);
         let changed: BTreeSet<_> = told
             .iter()
             .map(|change| text(&change["cluster"]["name"]))
             .collect();
         let (before, was) = (fleet.there(), fleet.rendered());
-        fleet.declare("Site", name, &json!({"values": site.values("")}));
+        fleet.0.apply(&object).unwrap();
         wait_until("the edit to be seen", LIMIT, || {
             let is = fleet.rendered();
             let seen = changed.iter().all(|name| is.get(name) != was.get(name));
@@ -37,9 +38,9 @@ pub(super) fn edits(fleet: &Fleet, mut sites: BTreeMap<&'static str, Site>) {
         })
         .unwrap();
         fleet.well();
+        fleet.have_arrived(&declared);
         let after = fleet.there();
         compare(&told, &before, &after).unwrap_or_else(|error| panic!("{what}: {error}"));
-        fleet.has_arrived(name, &site);
     }
 }
 
@@ -53,10 +54,10 @@ fn given(variable: &str) -> Option<u64> {
 }
 
 impl Fleet {
-    /// What `windlass inventory plan` says of an edit of a site.
-    fn plan(&self, name: &str, site: &Site) -> Vec<Value> {
+    /// What `windlass inventory plan` says of an edit.
+    fn plan(&self, object: &Value) -> Vec<Value> {
         let file = self.0.node.lab.dir().join("edit.json");
-        fs::write(&file, site.object(name).to_string()).unwrap();
+        fs::write(&file, object.to_string()).unwrap();
         let plan = ["--namespace", FLEET, "inventory", "plan", "--output=json"];
         let mut plan = self.0.windlass(&plan);
         let output = plan.arg("--filename").arg(&file).output().unwrap();
@@ -85,34 +86,21 @@ impl Fleet {
         wait_until("Machines to be at rest", LIMIT, || {
             let list = self.get("machines.cluster.x-k8s.io")?;
             let machines = list["items"].as_array().cloned().unwrap_or_default();
-            let metadata = machines.iter().map(|machine| &machine["metadata"]);
-            let goes = metadata
-                .clone()
-                .any(|metadata| metadata["deletionTimestamp"].is_string());
-            let there = metadata.map(|metadata| (text(&metadata["name"]), text(&metadata["uid"])));
-            Ok((!goes).then(|| there.collect()))
+            let mut metadata = machines.iter().map(|machine| &machine["metadata"]);
+            let goes = metadata.any(|metadata| metadata["deletionTimestamp"].is_string());
+            Ok((!goes).then(|| foretold::there(&machines)))
         })
         .unwrap()
     }
 
-    /// Waits until what is brought to the machines of workers where they are is on all of a site.
-    fn has_arrived(&self, name: &str, site: &Site) {
+    /// Waits until what is brought to machines where they are is on all.
+    fn have_arrived(&self, declared: &Declared) {
         let mut last = Value::Null;
         wait_until("fields to be brought to Machines", LIMIT, || {
             last = self.get("machines.cluster.x-k8s.io")?;
-            let machines = last["items"].as_array().into_iter().flatten();
-            let of_site = machines.filter(|machine| {
-                let labels = &machine["metadata"]["labels"];
-                let mut clusters = CLUSTERS.iter();
-                labels["cluster.x-k8s.io/control-plane"].is_null()
-                    && clusters.any(|(cluster, of)| {
-                        *of == name && labels["cluster.x-k8s.io/cluster-name"] == *cluster
-                    })
-            });
-            Ok(of_site
-                .into_iter()
-                .all(|machine| site.has_arrived(machine))
-                .then_some(()))
+            let mut machines = last["items"].as_array().into_iter().flatten();
+            let all = machines.all(|machine| declared.has_arrived(machine));
+            Ok(all.then_some(()))
         })
         .unwrap_or_else(|error| panic!("{error}: {last:#}"));
     }
