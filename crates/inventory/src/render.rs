@@ -13,7 +13,7 @@ use crate::{
     template::{
         Compiled, Document, Node, NodeShape, Program,
         view::View,
-        world::{Bound, Made, MadeShape, Scope, Taken, Use, Uses, World, also},
+        world::{Bound, Made, MadeShape, Scope, Taken, Use, Uses, World, also, deep},
     },
 };
 
@@ -87,7 +87,8 @@ impl Fleet {
     /// # Errors
     /// Everything that is wrong with it. Then there is nothing of it, not even the objects that could be rendered.
     pub fn render(&self, cluster: &Object) -> Result<Rendered, Problems> {
-        render(self.resolve(cluster)?).map_err(Problems)
+        let resolved = self.resolve(cluster)?;
+        deep(|| render(resolved)).map_err(Problems)
     }
 
     /// Renders every cluster, in the order of their names, and hands each on.

@@ -247,7 +247,7 @@ impl Compiler {
             Gives::Value => self
                 .environment
                 .compile_expression_owned(text.to_owned())
-                .map(|_| format!("{{% set {RESULT} = ({text}\n) %}}")),
+                .map(|_| assigned(text)),
             Gives::Text => Ok(text.to_owned()),
         };
         let added = checked.and_then(|source| {
@@ -269,6 +269,21 @@ impl Compiler {
     }
 }
 
+impl Program {
+    /// As the engine takes it.
+    fn source(&self) -> String {
+        match self.gives {
+            Gives::Value => assigned(&self.text),
+            Gives::Text => self.text.to_string(),
+        }
+    }
+}
+
+/// An expression whose value can be looked up.
+fn assigned(expression: &str) -> String {
+    format!("{{% set {RESULT} = ({expression}\n) %}}")
+}
+
 /// Whether a text of a ClusterTemplate is to be rendered.
 pub(crate) fn is_template(text: &str) -> bool {
     ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark))
@@ -279,7 +294,10 @@ pub(crate) fn kind<'t>(environment: &Environment<'_>, text: &'t str) -> (&'t str
     let inside = text
         .trim()
         .strip_prefix("{{")
-        .and_then(|text| text.strip_suffix("}}"));
+        .and_then(|text| text.strip_suffix("}}"))
+        // Signs of white space around it, of which an expression has none: `{{- x }}` is not minus x.
+        .map(|inside| inside.strip_prefix(['-', '+']).unwrap_or(inside))
+        .map(|inside| inside.strip_suffix(['-', '+']).unwrap_or(inside));
     match inside {
         Some(inside)
             if environment

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -80,6 +81,9 @@ struct Record {
     running: Vec<ValuePath>,
     /// How many values were made, and programs run.
     spent: usize,
+    /// How long these are, and how long the programs ran.
+    bytes: usize,
+    fuel: u64,
 }
 
 #[derive(Debug, Default)]
@@ -138,7 +142,7 @@ impl World {
         program: &Program,
         scope: &Scope,
     ) -> Result<(Value, Uses), Problem> {
-        self.spend(1, program)?;
+        self.spend(0, program)?;
         self.record().frames.push(Frame::default());
         let root = view::root(self, scope);
         let result = self.evaluate(program, root);
@@ -163,18 +167,23 @@ impl World {
 
     fn evaluate(&self, program: &Program, root: Value) -> Result<Value, minijinja::Error> {
         let environment = &self.environment;
-        let known = environment.get_template(&program.name);
-        match (known, program.gives) {
-            (Ok(template), Gives::Value) => {
-                let captured = template.render_captured(root)?;
-                Ok(captured.state().lookup(RESULT).unwrap_or(Value::UNDEFINED))
-            }
-            (Ok(template), Gives::Text) => template.render(root).map(Value::from),
-            (Err(_), Gives::Value) => environment
-                .compile_expression_owned(program.text.to_string())?
-                .eval(root),
-            (Err(_), Gives::Text) => environment.render_str(&program.text, root).map(Value::from),
-        }
+        let source;
+        let template = if let Ok(known) = environment.get_template(&program.name) {
+            known
+        } else {
+            source = program.source();
+            environment.template_from_str(&source)?
+        };
+        // What fails has spent what it may: nobody asks how much it was.
+        self.record().fuel += FUEL;
+        let mut text = Bounded::default();
+        let captured = template.render_captured_to(root, &mut text)?;
+        let left = captured.state().fuel_levels().map_or(0, |(_, left)| left);
+        self.record().fuel -= left.min(FUEL);
+        Ok(match program.gives {
+            Gives::Value => captured.state().lookup(RESULT).unwrap_or(Value::UNDEFINED),
+            Gives::Text => Value::from(String::from_utf8_lossy(&text.0).into_owned()),
+        })
     }
 
     fn rule(
@@ -195,6 +204,11 @@ impl World {
                     .iter()
                     .map(|source| source.object.to_string())
                     .collect(),
+            },
+            (ErrorKind::WriteFailure, _) => Rule::Template {
+                line,
+                what: format!("the text comes to more than {MOST_OF_TEXT} bytes"),
+                text,
             },
             (ErrorKind::OutOfFuel, _) => Rule::Endless {
                 line,
@@ -316,8 +330,25 @@ impl World {
         scope: &Scope,
         at: &Arc<ValuePath>,
     ) -> Result<Option<Made>, Problem> {
+        deep(|| self.run_and_make_deep(program, scope, at))
+    }
+
+    fn run_and_make_deep(
+        self: &Arc<Self>,
+        program: &Program,
+        scope: &Scope,
+        at: &Arc<ValuePath>,
+    ) -> Result<Option<Made>, Problem> {
         let (value, uses) = self.run(program, scope)?;
-        self.make(&value, &uses, at, program)
+        let made = self.make(&value, &uses, at, program, MOST_DEEP)?;
+        // A value that is given as it is may be as deep itself.
+        if made
+            .as_ref()
+            .is_some_and(|made| made.is_deeper_than(MOST_DEEP))
+        {
+            return Err(too_deep(program));
+        }
+        Ok(made)
     }
 
     fn make(
@@ -326,9 +357,13 @@ impl World {
         uses: &Uses,
         at: &Arc<ValuePath>,
         program: &Program,
+        depth: usize,
     ) -> Result<Option<Made>, Problem> {
         // What the engine makes in no time, as a list that is repeated a million times, is made whole here.
-        self.spend(1, program)?;
+        self.spend(value.as_str().map_or(0, str::len), program)?;
+        let Some(depth) = depth.checked_sub(1) else {
+            return Err(too_deep(program));
+        };
         let leaf = |shape| {
             Some(Made {
                 uses: uses.clone(),
@@ -362,7 +397,7 @@ impl World {
                 let mut made = BTreeMap::new();
                 for key in value.try_iter().map_err(|error| fails(said(&error)))? {
                     let part = value.get_item(&key).map_err(|error| fails(said(&error)))?;
-                    if let Some(part) = self.make(&part, uses, at, program)? {
+                    if let Some(part) = self.make(&part, uses, at, program, depth)? {
                         made.insert(Arc::from(key.to_string()), part);
                     }
                 }
@@ -371,7 +406,7 @@ impl World {
             minijinja::value::ValueKind::Seq | minijinja::value::ValueKind::Iterable => {
                 let mut made = Vec::new();
                 for part in value.try_iter().map_err(|error| fails(said(&error)))? {
-                    made.extend(self.make(&part, uses, at, program)?);
+                    made.extend(self.make(&part, uses, at, program, depth)?);
                 }
                 MadeShape::List(made)
             }
@@ -386,17 +421,26 @@ impl World {
     }
 
     /// Counts what a cluster costs: a program is bounded by its fuel, and all of them together by this.
-    fn spend(&self, number: usize, program: &Program) -> Result<(), Problem> {
+    fn spend(&self, bytes: usize, program: &Program) -> Result<(), Problem> {
         let mut record = self.record();
-        record.spent = record.spent.saturating_add(number);
-        if record.spent <= MOST {
+        record.spent = record.spent.saturating_add(1);
+        record.bytes = record.bytes.saturating_add(bytes);
+        let (what, remedy) = if record.spent > MOST {
+            let what = format!("is where the cluster comes to more than {MOST} values");
+            (what, "make smaller lists, or several clusters of it")
+        } else if record.bytes > MOST_BYTES {
+            let what = format!("is where the cluster comes to more than {MOST_BYTES} bytes");
+            (what, "make shorter texts, or several clusters of it")
+        } else if record.fuel > MOST_FUEL {
+            let what = format!(
+                "is where the templates of the cluster have run for more than {MOST_FUEL} steps"
+            );
+            (what, "make loops of it shorter, or several clusters of it")
+        } else {
             return Ok(());
-        }
-        drop(record);
-        let rule = Rule::Reserved {
-            what: format!("is where the cluster comes to more than {MOST} values"),
-            remedy: "make smaller lists, or several clusters of it",
         };
+        drop(record);
+        let rule = Rule::Reserved { what, remedy };
         Err(program.by.problem(ValuePath::clone(&program.at), rule))
     }
 
@@ -462,6 +506,17 @@ impl Made {
         }
     }
 
+    fn is_deeper_than(&self, levels: usize) -> bool {
+        let Some(levels) = levels.checked_sub(1) else {
+            return true;
+        };
+        match &self.shape {
+            MadeShape::Map(map) => map.values().any(|made| made.is_deeper_than(levels)),
+            MadeShape::List(list) => list.iter().any(|made| made.is_deeper_than(levels)),
+            MadeShape::Leaf(_) | MadeShape::Secret(_) => false,
+        }
+    }
+
     /// Every value without parts, and every map and list that is empty, with its path.
     pub fn leaves(&self) -> Vec<(ValuePath, &Self)> {
         let mut found = Vec::new();
@@ -483,6 +538,38 @@ impl Made {
             }
             _ => found.push((path.clone(), self)),
         }
+    }
+}
+
+/// Runs something where values may be nested as deep as a program can nest them with its fuel: dropping or printing them takes a frame for
+/// each, and to run out of a stack ends the process.
+pub(crate) fn deep<T>(work: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(STACK / 2, STACK, work)
+}
+
+fn too_deep(program: &Program) -> Problem {
+    let rule = Rule::Reserved {
+        what: format!("gives a value that is nested deeper than {MOST_DEEP} levels"),
+        remedy: "make it flatter",
+    };
+    program.by.problem(ValuePath::clone(&program.at), rule)
+}
+
+/// A text that does not grow without an end.
+#[derive(Default)]
+struct Bounded(Vec<u8>);
+
+impl io::Write for Bounded {
+    fn write(&mut self, more: &[u8]) -> io::Result<usize> {
+        if self.0.len() + more.len() > MOST_OF_TEXT {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(more);
+        Ok(more.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -534,3 +621,13 @@ const MAX_NESTED: usize = 16;
 
 /// How many values a cluster may come to: 20,000 objects of 25 fields, which nobody has.
 pub(super) const MOST: usize = 500_000;
+/// How long all of them may be: some hundred times what etcd takes of one object.
+const MOST_BYTES: usize = 64 << 20;
+/// How long one text may be: no API takes more.
+const MOST_OF_TEXT: usize = 4 << 20;
+/// How long all programs of a cluster may run, in their steps: some seconds.
+const MOST_FUEL: u64 = 100 * FUEL;
+/// How deep a value may be nested. No kind of Kubernetes needs half of it.
+const MOST_DEEP: usize = 64;
+/// Room for [`FUEL`] nested values. No more of it is taken than is used.
+const STACK: usize = 256 << 20;

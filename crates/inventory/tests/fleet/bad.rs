@@ -327,3 +327,60 @@ fn what_a_cluster_comes_to_has_an_end() {
         assert!(told.contains(says), "{big}: {told}");
     }
 }
+
+#[test]
+fn what_templates_give_is_not_deeper_than_a_stack_takes() {
+    let nested = |inner: &str| format!("{}{inner}{}", "[".repeat(50), "]".repeat(50));
+    let mut values = format!("v0: {{$template: \"{{{{ {} }}}}\"}}", nested("1"));
+    for number in 1..15 {
+        let inner = nested(&format!("v{}", number - 1));
+        values += &format!(", v{number}: {{$template: \"{{{{ {inner} }}}}\"}}");
+    }
+    let loops =
+        "{% set n = namespace(x=[]) %}{% for i in range(9000) %}{% set n.x = [n.x] %}{% endfor %}";
+    let object = "[{object: {apiVersion: v1, kind: X, metadata: {name: x}, data: '{{ v14 }}'}}]";
+    for (values, says) in [
+        (
+            values.as_str(),
+            "is nested deeper than 64 levels; make it flatter",
+        ),
+        (
+            &format!("v14: {{$template: \"{loops}{{{{ n.x | tojson }}}}\"}}"),
+            "",
+        ),
+    ] {
+        // As small as that of a thread of the operator.
+        let text = one(&format!("{{{values}}}"), object);
+        let render = move || crate::fleet(&text).unwrap().render_all(|_| {});
+        let small = std::thread::Builder::new().stack_size(2 << 20);
+        let rendered = small.spawn(render).unwrap().join().unwrap();
+        let told = rendered.err().map(|told| told.to_string());
+        assert!(told.unwrap_or_default().contains(says), "{says}");
+    }
+}
+
+#[test]
+fn all_templates_of_a_cluster_together_have_an_end() {
+    let object = "[{object: {apiVersion: v1, kind: X, metadata: {name: x}, data: '{{ v }}'}}]";
+    let many = |template: &str| {
+        let values = (0..200).map(|number| format!("v{number}: {{$template: \"{template}\"}}"));
+        let values = values.collect::<Vec<_>>().join(", ");
+        problems(&one(&format!("{{v: {{{values}}}}}"), object))
+    };
+    let told = many("{% for i in range(12500) %}{{ i * i }}{% endfor %}");
+    assert!(
+        told.contains("have run for more than 10000000 steps; make loops of it shorter"),
+        "{told}"
+    );
+    let long = "x".repeat(1000);
+    let told = many(&format!("{{% for i in range(4000) %}}{long}{{% endfor %}}"));
+    assert!(
+        told.contains("comes to more than 67108864 bytes; make shorter texts"),
+        "{told}"
+    );
+    let told = many(&format!("{{% for i in range(5000) %}}{long}{{% endfor %}}"));
+    assert!(
+        told.contains("the text comes to more than 4194304 bytes"),
+        "{told}"
+    );
+}

@@ -31,6 +31,9 @@ fn an_expression_keeps_its_type_and_a_text_is_a_text() {
     for (text, expected) in [
         ("'{{ n }}'", json!(3)),
         ("'{{ n + 1 }}'", json!(4)),
+        ("'{{- n }}'", json!(3)),
+        ("'{{- n -}}'", json!(3)),
+        ("'{{ -n }}'", json!(-3)),
         ("'n{{ n }}'", json!("n3")),
         ("'{{ f }}'", json!(1.5)),
         ("'{{ s }}'", json!("07")),
