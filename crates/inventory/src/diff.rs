@@ -67,6 +67,7 @@ pub enum Change {
 }
 
 type Leaves = BTreeMap<String, Value>;
+/// By group, for another version of the same is the same object.
 type Objects = BTreeMap<(String, Object), Leaves>;
 
 /// Compares what two inventories render to.
@@ -127,7 +128,8 @@ fn read(values: &[Value]) -> Objects {
         };
         let mut leaves = Leaves::new();
         collect(value, &ValuePath::default(), &mut leaves);
-        ((text(&value["apiVersion"]), object), leaves)
+        let version = value["apiVersion"].as_str().unwrap_or_default();
+        ((impact::group(version).to_owned(), object), leaves)
     });
     values.collect()
 }
@@ -157,7 +159,10 @@ fn rendered(fleet: &Fleet) -> Result<BTreeMap<Object, Objects>, Problems> {
             let leaves = document.content.leaves().into_iter();
             let leaves = leaves.map(|(path, made)| (path.to_string(), made.to_value()));
             (
-                (document.api_version.clone(), document.object.clone()),
+                (
+                    impact::group(&document.api_version).to_owned(),
+                    document.object.clone(),
+                ),
                 leaves.collect(),
             )
         });

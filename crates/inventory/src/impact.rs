@@ -27,6 +27,7 @@ mod summary;
 mod topology;
 mod workers;
 
+pub(crate) use fields::group;
 pub use live::Live;
 pub use summary::Summary;
 
@@ -115,7 +116,7 @@ pub fn impact(
             (CORE, "MachineSet") => workers::set(object, *edit, &all, live),
             (CORE, "Machine") => workers::machine(object, *edit),
             (CORE, "MachinePool") => pool::pool(object, *edit, &all, live),
-            (CORE, "Cluster") => topology::topology(object, *edit, live),
+            (CORE, "Cluster") => topology::topology(object, *edit, &all, live),
             (CONTROL_PLANE, "KubeadmControlPlane") => {
                 control_plane::kubeadm(object, *edit, &all, live)
             }

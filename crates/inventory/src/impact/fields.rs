@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 pub(super) type Fields = BTreeMap<String, Value>;
 
 /// The group of an API version.
-pub(super) fn group(api_version: &str) -> &str {
+pub(crate) fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 

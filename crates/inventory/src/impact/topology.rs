@@ -1,20 +1,26 @@
 //! Machines of a Cluster that has a topology.
 //!
 //! A version replaces all of them; a failure domain those of its part. What a variable or another ClusterClass replaces is decided by the
-//! patches of the class, which are not rendered: it may be all of them, or none.
+//! patches of the class, which are not rendered: it may be all of them, or none. So may a class, or a template that it names, which
+//! becomes another under its name: the topology is made anew from it, and what differs is replaced.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use super::{
-    Bound, Edit, Effect, Happens, Live, autoscaler,
+    Bound, CORE, Edit, Edits, Effect, Happens, Live, autoscaler,
     fields::{self, Fields},
     group::{Change, Group, Outdated},
 };
 use crate::problem::Object;
 
-pub(super) fn topology(object: &Object, edit: Edit<'_>, live: Option<&Live>) -> Vec<Effect> {
+pub(super) fn topology(
+    object: &Object,
+    edit: Edit<'_>,
+    all: &Edits<'_>,
+    live: Option<&Live>,
+) -> Vec<Effect> {
     let topology = |value: Option<&'_ Value>| {
         let topology = value.map(|value| value["spec"]["topology"].clone());
         topology.filter(Value::is_object)
@@ -27,10 +33,11 @@ pub(super) fn topology(object: &Object, edit: Edit<'_>, live: Option<&Live>) -> 
         after.as_ref().unwrap_or(&nothing),
     );
     let sure = fields::differing(&version(before), &version(after));
-    let perhaps = fields::differing(&class(before), &class(after));
+    let mut perhaps = fields::differing(&class(before), &class(after));
+    perhaps.extend(under_its_name(object, after, all));
     let mut effects = Vec::new();
-    let all: std::collections::BTreeSet<_> = old.keys().chain(new.keys()).collect();
-    for key in all {
+    let keys: std::collections::BTreeSet<_> = old.keys().chain(new.keys()).collect();
+    for key in keys {
         let group = key.group(object, live);
         match (old.get(key), new.get(key)) {
             (None, Some(part)) => effects.extend(group.born(autoscaler::at_birth(sized(part)))),
@@ -126,6 +133,44 @@ fn class(topology: &Value) -> Fields {
             fields::filled(&topology["variables"]),
         ),
     ])
+}
+
+/// The class, and the templates that it names, that were changed under their names.
+fn under_its_name(object: &Object, topology: &Value, all: &Edits<'_>) -> Vec<String> {
+    let (class, reference) = (&topology["class"], &topology["classRef"]);
+    let name = reference["name"].as_str().or(class.as_str());
+    let namespaces = [&reference["namespace"], &topology["classNamespace"]];
+    let namespace = namespaces.into_iter().find_map(Value::as_str);
+    let class = Object {
+        kind: "ClusterClass".to_owned(),
+        namespace: namespace.unwrap_or(&object.namespace).to_owned(),
+        name: name.unwrap_or_default().to_owned(),
+    };
+    let mut references = Vec::new();
+    let edit = all.0.get(&(CORE, class.clone()));
+    if let Some(after) = edit.and_then(|edit| edit.after) {
+        named_in(&after["spec"], &mut references);
+    }
+    let itself = json!({"apiGroup": CORE, "kind": class.kind, "name": class.name});
+    references.push(&itself);
+    let changed = all.changed(&class.namespace, &references).into_iter();
+    changed
+        .map(|what| format!("{what} under its name"))
+        .collect()
+}
+
+/// What is referred to by kind and name anywhere in a value.
+fn named_in<'a>(value: &'a Value, into: &mut Vec<&'a Value>) {
+    match value {
+        Value::Object(map) => {
+            if value["kind"].is_string() && value["name"].is_string() {
+                into.push(value);
+            }
+            map.values().for_each(|part| named_in(part, into));
+        }
+        Value::Array(list) => list.iter().for_each(|part| named_in(part, into)),
+        _ => {}
+    }
 }
 
 fn change<'a>(

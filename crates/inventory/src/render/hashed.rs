@@ -19,15 +19,12 @@ use sha2::{Digest as _, Sha256};
 use super::{RenderedDocument, all_uses, rename};
 use crate::template::world::{Made, MadeShape, Use};
 
-/// Names the objects that are named so, in order, and lets references in all objects follow.
+/// Names the objects that are named so, what is referred to before what refers to it, and lets references in all objects follow.
 pub(super) fn name(documents: &mut [RenderedDocument]) {
-    for number in 0..documents.len() {
+    for number in in_order(documents) {
         let Some(document) = documents.get_mut(number) else {
             continue;
         };
-        if document.naming != Naming::Hashed {
-            continue;
-        }
         let (kind, old) = (document.object.kind.clone(), document.object.name.clone());
         let new = format!("{old}-{}", digest(document));
         let uses = all_uses(&document.content);
@@ -42,6 +39,53 @@ pub(super) fn name(documents: &mut [RenderedDocument]) {
             }
         }
     }
+}
+
+/// The numbers of those that are named so. One that refers to another comes behind it, wherever the two stand: its digest is one of the name
+/// that the other gets. Two that refer to each other have no order, and keep that in which they stand.
+fn in_order(documents: &[RenderedDocument]) -> Vec<usize> {
+    let numbered = documents.iter().enumerate();
+    let hashed = numbered.filter(|(_, document)| document.naming == Naming::Hashed);
+    let mut left: Vec<_> = hashed
+        .map(|(number, document)| (number, document, references(&document.content)))
+        .collect();
+    let mut order = Vec::new();
+    while !left.is_empty() {
+        let waits = |document: &RenderedDocument, named: &BTreeSet<(String, String)>| {
+            let mut others = left.iter().map(|(_, other, _)| &other.object);
+            others.any(|other| {
+                *other != document.object
+                    && named.contains(&(other.kind.clone(), other.name.clone()))
+            })
+        };
+        let next = left
+            .iter()
+            .position(|(_, document, named)| !waits(document, named));
+        let (number, ..) = left.remove(next.unwrap_or_default());
+        order.push(number);
+    }
+    order
+}
+
+/// What is referred to by kind and name.
+fn references(made: &Made) -> BTreeSet<(String, String)> {
+    let mut found = BTreeSet::new();
+    let parts: Vec<&Made> = match &made.shape {
+        MadeShape::Map(map) => {
+            let text = |key: &str| match &map.get(key)?.shape {
+                MadeShape::Leaf(Value::String(text)) => Some(text.clone()),
+                _ => None,
+            };
+            found.extend(text("kind").zip(text("name")));
+            map.values().collect()
+        }
+        MadeShape::List(list) => list.iter().collect(),
+        MadeShape::Leaf(_) | MadeShape::Secret(_) => Vec::new(),
+    };
+    for part in parts {
+        found.extend(references(part));
+    }
+    found
 }
 
 fn digest(document: &RenderedDocument) -> String {

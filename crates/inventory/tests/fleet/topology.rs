@@ -117,3 +117,80 @@ fn a_class_is_followed_by_its_cluster_alone_in_either_version() {
     assert_eq!(all[3]["spec"]["topology"]["classRef"]["name"], "other");
     assert_eq!(all[4]["spec"]["topology"]["class"], "c");
 }
+
+#[test]
+fn what_refers_to_another_is_named_after_it_wherever_it_stands() {
+    let rendered = |jitter: &str| {
+        let documents = format!(
+            "[{{naming: Hashed, object: {{apiVersion: cluster.x-k8s.io/v1beta2, kind: ClusterClass, metadata: {{name: c}}, spec: {{
+               infrastructure: {{templateRef: {{apiVersion: x/v1, kind: DevClusterTemplate, name: t}}}}}}}}}},
+              {{naming: Hashed, object: {{apiVersion: x/v1, kind: DevClusterTemplate, metadata: {{name: t}}, spec: {{jitter: '{jitter}'}}}}}}]"
+        );
+        render(&one("{}", &documents)).unwrap().objects()
+    };
+    let (before, after) = (rendered("1"), rendered("2"));
+    for all in [&before, &after] {
+        let reference = &all[0]["spec"]["infrastructure"]["templateRef"];
+        assert_eq!(reference["name"], all[1]["metadata"]["name"]);
+    }
+    for number in [0, 1] {
+        let name = |all: &[Value]| all[number]["metadata"]["name"].clone();
+        assert_ne!(
+            name(&before),
+            name(&after),
+            "another content is another name"
+        );
+    }
+}
+
+#[test]
+fn a_class_or_a_template_of_it_that_changes_under_its_name_may_replace_all() {
+    let objects = |boot: &str| {
+        vec![
+            json!({"apiVersion": "x/v1", "kind": "DevMachineTemplate", "metadata": {"name": "t", "namespace": "n"}, "spec": {"boot": boot}}),
+            json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "ClusterClass", "metadata": {"name": "c", "namespace": "n"},
+                "spec": {"controlPlane": {"machineInfrastructure": {"templateRef": {"apiVersion": "x/v1", "kind": "DevMachineTemplate", "name": "t"}}}},
+            }),
+            json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "shop", "namespace": "n"},
+                "spec": {"topology": {"classRef": {"name": "c"}, "version": "v1.34.4", "controlPlane": {"replicas": 3}}},
+            }),
+        ]
+    };
+    let effects = |after: &[Value]| {
+        let effects = inventory::impact::impact("n", &objects("2s"), after, None);
+        let told = effects.iter().map(|effect| {
+            format!(
+                "{:?} {:?} {:?}",
+                effect.happens, effect.bound, effect.because
+            )
+        });
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        effects(&objects("3s")),
+        [r#"Replaced AtMost ["DevMachineTemplate/t under its name"]"#]
+    );
+    let mut after = objects("2s");
+    after[1]["spec"]["more"] = json!(1);
+    assert_eq!(
+        effects(&after),
+        [r#"Replaced AtMost ["ClusterClass/c under its name"]"#]
+    );
+    assert!(effects(&objects("2s")).is_empty());
+}
+
+#[test]
+fn another_version_of_an_api_is_a_change_of_the_same_object() {
+    let object = |version: &str| json!({"apiVersion": version, "kind": "Cluster", "metadata": {"name": "c", "namespace": "n"}});
+    let changes = inventory::diff::between(
+        &[object("cluster.x-k8s.io/v1beta1")],
+        &[object("cluster.x-k8s.io/v1beta2")],
+    );
+    let [change] = &changes[..] else {
+        panic!("{changes:?}")
+    };
+    assert_eq!(change.change, inventory::diff::Change::Changed);
+    assert_eq!(change.leaves[0].path, "apiVersion");
+}
