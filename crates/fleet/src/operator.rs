@@ -88,7 +88,7 @@ pub fn operate(manager: &mut Manager, options: Options) {
     config_maps.gone_wakes(&own, &wake_ups);
     clusters.on_gone(wakes_owner(&wake_ups));
     nodes.on_gone(wakes_owner(&wake_ups));
-    let mut controller = manager.controller(&own, reads::wish);
+    let mut controller = manager.controller(&own, wish_and_applied);
     if let Some(vault_secrets) = &vault_secrets {
         let known = revisions.store();
         let gone = wake_ups.clone();
@@ -146,6 +146,14 @@ pub fn operate(manager: &mut Manager, options: Options) {
             [ObjectRef::new(&name).within(&namespace)]
         })
         .reconcile(rollout::reconcile, of_rollouts);
+}
+
+/// A wish, and from what somebody says that it is made: the remedy of a lost record is to say that by hand.
+fn wish_and_applied(object: &DeserializeGuard<FleetCluster>) -> impl PartialEq + Send + use<> {
+    let cluster = object.0.as_ref().ok();
+    let status = cluster.and_then(|cluster| cluster.status.as_ref());
+    let applied = status.and_then(|status| status.applied.clone());
+    (reads::wish(object), applied)
 }
 
 /// What a VaultSecret says of itself, but for when.

@@ -95,6 +95,7 @@ impl Fleet {
             since: Some(Time(
                 Timestamp::from_second(NOW - i64::from(own.age)).unwrap(),
             )),
+            begun: None,
             message: None,
         });
         RolloutRun {

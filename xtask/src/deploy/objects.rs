@@ -189,12 +189,13 @@ fn fleet_rules() -> Vec<Value> {
         ),
         // Levels of people's own.
         rule("", &["configmaps"], &["list", "watch"]),
-        // What clusters are rendered to.
+        // What clusters are rendered to, and whether another one has the namespace.
         rule(
             "kubespray.k8s.io",
             &["clusters", "clusternodes"],
             &["get", "create", "patch", "delete"],
         ),
+        rule("kubespray.k8s.io", &["clusters"], &["list"]),
         // What values in Vault are rendered to. The Secrets themselves are for the operator of VaultSecrets.
         rule(
             api::secrets::GROUP,

@@ -93,7 +93,8 @@ pub struct RolloutSpec {
 #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[x_kube(
     validation = ("has(self.level) != has(self.selector)", "a wave names its clusters by level and objects, or by selector: give one of the two"),
-    validation = ("has(self.level) == (has(self.objects) && size(self.objects) > 0)", "a wave by level names the objects of the level")
+    validation = ("has(self.level) == (has(self.objects) && size(self.objects) > 0)", "a wave by level names the objects of the level"),
+    validation = ("!(self.name in ['canary', 'rest', 'rollback'])", "canary, rest and rollback are waves that are there already: give another name")
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Wave {
@@ -413,6 +414,8 @@ pub struct RolloutMember {
     pub phase: MemberPhase,
     /// Since when.
     pub since: Option<Time>,
+    /// When it was begun.
+    pub begun: Option<Time>,
     /// What it waits for, or what is wrong with it.
     #[schemars(length(max = 512))]
     pub message: Option<String>,

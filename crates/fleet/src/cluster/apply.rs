@@ -8,7 +8,8 @@ use api::inventory::{
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
+    core::PartialObjectMeta,
 };
 use serde_json::{Value, json};
 
@@ -53,6 +54,10 @@ pub(super) async fn bring(
     if is_new {
         let going = before.cluster_that_goes(parts).map(cluster_goes);
         if let Some(problem) = going.or_else(|| before.lost().map(lost)) {
+            refuse(pass, revision, vec![problem]);
+            return Ok(());
+        }
+        if let Some(problem) = another_cluster(cluster, parts, context).await? {
             refuse(pass, revision, vec![problem]);
             return Ok(());
         }
@@ -208,7 +213,7 @@ fn lost(revision: &str) -> FleetProblem {
     }
 }
 
-/// With a Cluster all of its machines and hosts would go, or be nobody's.
+/// With a Cluster, its control plane or its network, all of its machines and hosts would go, or be nobody's.
 fn cluster_goes(part: &Part) -> FleetProblem {
     FleetProblem {
         object: part.title(),
@@ -366,6 +371,46 @@ async fn places(
                     ..FleetProblem::default()
                 }));
             }
+        }
+    }
+    Ok(None)
+}
+
+/// A Cluster of kubespray that is another FleetCluster's, where objects of kubespray are to be: the hosts of a namespace are those of its Cluster,
+/// whoever declared them, and may name its Secrets.
+async fn another_cluster(
+    cluster: &FleetCluster,
+    parts: &Parts,
+    context: &Context,
+) -> Result<Option<FleetProblem>, Error> {
+    let of_kubespray = parts.objects.iter().filter(|part| part.is_kubespray());
+    let places: BTreeSet<_> = of_kubespray.map(|part| &part.namespace).collect();
+    let own = own(cluster);
+    for place in places {
+        let api = Api::<api::Cluster>::namespaced(context.client.clone(), place);
+        let there = match api.list_metadata(&ListParams::default()).await {
+            // Where the kind is not known there is none: what is wrong with that is told when it is applied.
+            Err(error) if is_unknown(&error) => continue,
+            there => there.map_err(|error| {
+                Error::Api(format!("list the Clusters of namespace {place}"), error)
+            })?,
+        };
+        let is_of_another = |there: &&PartialObjectMeta<api::Cluster>| {
+            let whose = there.annotations().get(FLEET_CLUSTER_ANNOTATION);
+            whose.is_some_and(|whose| own != *whose)
+        };
+        let mut others = there.items.iter().filter(is_of_another);
+        if let Some(other) = others.next() {
+            return Ok(Some(FleetProblem {
+                object: format!("Namespace {place}"),
+                rule: "ForeignCluster".to_owned(),
+                message: format!(
+                    "has the Cluster {} of another FleetCluster in it: hosts and Secrets of a namespace are those of its Cluster",
+                    other.name_any()
+                ),
+                remedy: "have the ClusterTemplate render the objects of each cluster into a namespace of its own".to_owned(),
+                ..FleetProblem::default()
+            }));
         }
     }
     Ok(None)

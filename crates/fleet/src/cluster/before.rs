@@ -61,14 +61,15 @@ impl Before {
         lost.next().map(|kept| kept.revision.as_str())
     }
 
-    /// The Cluster that was applied and is none of these objects.
+    /// The Cluster, or its control plane or infrastructure, that was applied and is none of these objects.
     pub(super) fn cluster_that_goes(&self, wanted: &Parts) -> Option<&Part> {
-        let mut applied = self.applied.iter().flat_map(|kept| &kept.parts);
+        let applied = || self.applied.iter().flat_map(|kept| &kept.parts);
+        let bears = |part: &Part| applied().any(|cluster| cluster.stands_on(part));
         let stays = |part: &Part| {
             let mut wanted = wanted.objects.iter();
             wanted.any(|wanted| wanted.identity() == part.identity())
         };
-        applied.find(|part| part.is_cluster() && !stays(part))
+        applied().find(|part| (part.is_cluster() || bears(part)) && !stays(part))
     }
 
     /// Whether an object was made from the same. Of what was begun and not brought to its end, nobody knows which objects were written:
@@ -228,6 +229,61 @@ mod tests {
             let title = Some("Cluster/shop/shop".to_owned());
             assert_eq!(goes(vec![cluster("fra1-shop"), node("one")]), title);
             assert_eq!(goes(vec![node("one")]), title);
+        }
+    }
+
+    #[test]
+    fn what_a_cluster_stands_on_would_go_with_it() {
+        let part = |api_version: &str, kind: &str, name: &str| Part {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            ..secret(name, "1")
+        };
+        let plane = |name: &str| {
+            part(
+                "controlplane.cluster.x-k8s.io/v1beta2",
+                "KubeadmControlPlane",
+                name,
+            )
+        };
+        let cloud = |name: &str| {
+            part(
+                "infrastructure.cluster.x-k8s.io/v1beta1",
+                "OpenStackCluster",
+                name,
+            )
+        };
+        let workers = |name: &str| part("cluster.x-k8s.io/v1beta2", "MachineDeployment", name);
+        let mut cluster = part("cluster.x-k8s.io/v1beta2", "Cluster", "shop");
+        cluster.value = json!({"spec": {
+            "controlPlaneRef": {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "shop"},
+            "infrastructureRef": {"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "OpenStackCluster", "name": "shop"},
+        }});
+        let applied = vec![
+            cloud("shop"),
+            plane("shop"),
+            workers("shop"),
+            cluster.clone(),
+        ];
+        let before = Before::new(Some(Kept::new("r1", Some(applied))), Vec::new());
+        for (wanted, goes) in [
+            (vec![cloud("shop"), plane("shop")], None),
+            (
+                vec![cloud("net"), plane("shop")],
+                Some("OpenStackCluster/shop/shop"),
+            ),
+            (
+                vec![cloud("shop"), plane("other")],
+                Some("KubeadmControlPlane/shop/shop"),
+            ),
+        ] {
+            let mut wanted = Parts {
+                namespaces: Vec::new(),
+                objects: wanted,
+            };
+            wanted.objects.push(cluster.clone());
+            let found = before.cluster_that_goes(&wanted).map(Part::title);
+            assert_eq!(found.as_deref(), goes);
         }
     }
 

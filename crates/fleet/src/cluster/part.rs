@@ -82,6 +82,23 @@ impl Part {
         self.kind == "Cluster" && (self.is_kubespray() || group == "cluster.x-k8s.io")
     }
 
+    /// Whether it is a Cluster that this one is the control plane or the infrastructure of.
+    pub fn stands_on(&self, other: &Self) -> bool {
+        let spec = &self.value["spec"];
+        let mut references = [&spec["controlPlaneRef"], &spec["infrastructureRef"]].into_iter();
+        let (group, ..) = other.identity();
+        self.is_cluster()
+            && self.namespace == other.namespace
+            && references.any(|reference| {
+                let version = reference["apiVersion"].as_str().unwrap_or_default();
+                let of_version = version.split('/').next().unwrap_or_default();
+                let named = reference["apiGroup"].as_str().unwrap_or(of_version);
+                named == group
+                    && reference["kind"] == *other.kind
+                    && reference["name"] == *other.name
+            })
+    }
+
     /// Whether it is a class of Cluster API.
     pub fn is_class(&self) -> bool {
         self.kind == "ClusterClass" && self.api_version.starts_with("cluster.x-k8s.io/")

@@ -437,12 +437,12 @@ fn no_way(mut decided: Decided, last: Option<RolloutRun>, why: &str) -> Decided 
     decided
 }
 
-/// A level that the spec speaks of and no cluster has.
 /// Why a roll-out of clusters with these levels can never run.
 pub fn prevented_by(rollout: &Rollout, levels: &BTreeSet<String>) -> Option<String> {
     let (name, spec) = (rollout.name_any(), &rollout.spec);
     let windows = || Windows::read(&spec.windows, &windows_field(&name)).err();
     unknown_level(rollout, levels)
+        .or_else(|| name_of_another(rollout))
         .or_else(|| gates::problem(&name, spec))
         .or_else(|| windows().map(|wrong| problem::text(&wrong)))
 }
@@ -451,6 +451,20 @@ fn windows_field(rollout: &str) -> String {
     format!("Rollout/{rollout} spec.windows")
 }
 
+/// A wave that is called as one that every run has, or as another one: clusters of both would go together, and by one approval. The API
+/// refuses it too; of a directory nobody has asked the API.
+fn name_of_another(rollout: &Rollout) -> Option<String> {
+    let mut known: BTreeSet<&str> = [engine::CANARY, waves::REST, rollback::WAVE].into();
+    let mut waves = rollout.spec.waves.iter();
+    let wave = waves.find(|wave| !known.insert(&wave.name))?;
+    Some(format!(
+        "Rollout/{} spec.waves: {} is the name of another wave; give it one of its own",
+        rollout.name_any(),
+        wave.name
+    ))
+}
+
+/// A level that the spec speaks of and no cluster has.
 fn unknown_level(rollout: &Rollout, known: &BTreeSet<String>) -> Option<String> {
     let levels = waves::levels(&rollout.spec);
     let mut unknown = levels

@@ -144,13 +144,10 @@ pub fn advance(
     }
     replace_canaries(run);
     let mut verdict = begin(run, policy, seen, steering, now);
-    let of_members = run.clusters.iter().filter_map(|member| {
-        let passed = elapsed(member, now);
-        match member.phase {
-            MemberPhase::Updating => Some(policy.deadline.saturating_sub(passed)),
-            MemberPhase::Soaking => Some(policy.soak.saturating_sub(passed)),
-            _ => None,
-        }
+    let of_members = run.clusters.iter().filter_map(|member| match member.phase {
+        MemberPhase::Updating => Some(patience(member, policy, now)),
+        MemberPhase::Soaking => Some(policy.soak.saturating_sub(elapsed(member, now))),
+        _ => None,
     });
     let next = verdict.next.iter().filter_map(|name| seen.get(name));
     let of_next = next.filter_map(|own| grant::left_alone_for(own, policy, now));
@@ -231,9 +228,14 @@ fn follow(
             }
         }
         Updating | Failed if is_well => enter(member, Soaking, None, now),
-        Updating if passed >= policy.deadline => {
+        Updating | Soaking if !is_well && patience(member, policy, now) == 0 => {
             let why = said().unwrap_or_else(|| "nothing is known of why".to_owned());
-            let why = format!("not well after {}: {why}", seconds(policy.deadline));
+            let (time, how) = if member.phase == Updating && passed >= policy.deadline {
+                (policy.deadline, "not well")
+            } else {
+                (policy.deadline + policy.soak, "not well for long enough")
+            };
+            let why = format!("{how} after {}: {why}", seconds(time));
             enter(member, Failed, Some(why), now);
         }
         Updating => member.message = said(),
@@ -445,7 +447,21 @@ fn named(run: &RolloutRun, which: impl Fn(&RolloutMember) -> bool) -> Vec<String
     members.map(|member| member.name.clone()).collect()
 }
 
+/// For how many seconds more a cluster may be at work. One that is well for a moment, and again not, has what its watching takes beside:
+/// else it would be under way for ever.
+fn patience(member: &RolloutMember, policy: &Policy, now: Timestamp) -> u64 {
+    let since_begun = passed(member.begun.as_ref().map_or(now, |begun| begun.0), now);
+    let in_all = (policy.deadline + policy.soak).saturating_sub(since_begun);
+    match member.phase {
+        MemberPhase::Soaking => in_all,
+        _ => in_all.min(policy.deadline.saturating_sub(elapsed(member, now))),
+    }
+}
+
 fn enter(member: &mut RolloutMember, phase: MemberPhase, message: Option<String>, now: Timestamp) {
+    if phase == MemberPhase::Updating && !has_begun(member) {
+        member.begun = Some(Time(now));
+    }
     member.phase = phase;
     member.since = Some(Time(now));
     member.message = message.map(|message| api::text::plain(&message, 500));
@@ -489,6 +505,48 @@ mod tests {
 
     use super::*;
     use crate::rollout::waves::{self, Candidate};
+
+    #[test]
+    fn a_cluster_that_is_well_only_for_moments_fails() {
+        let spec = json!({"soak": "60s", "deadline": "600s"});
+        let policy = waves::policy(&serde_json::from_value(spec).unwrap());
+        let (id, steering) = ("r", Steering::default());
+        let candidate = Candidate {
+            name: "a".into(),
+            revision: id.into(),
+            ..Candidate::default()
+        };
+        let mut run = waves::run(id, &api::inventory::RolloutSpec::default(), vec![candidate]);
+        let mut phases = Vec::new();
+        // Well in each second half of a minute.
+        for second in (0..=720).step_by(30) {
+            let health = if second % 60 == 0 {
+                FleetHealth::AtWork
+            } else {
+                FleetHealth::Well
+            };
+            let seen = Seen {
+                applied: Some(id.into()),
+                health,
+                ..Seen::default()
+            };
+            let now = Timestamp::from_second(second).unwrap();
+            advance(
+                &mut run,
+                &policy,
+                &[("a".into(), seen)].into(),
+                &steering,
+                now,
+            );
+            phases.push(run.clusters[0].phase);
+        }
+        assert!(phases.contains(&MemberPhase::Soaking), "{phases:?}");
+        let member = &run.clusters[0];
+        assert_eq!(
+            member.message.as_deref(),
+            Some("not well for long enough after 11m: nothing is known of why")
+        );
+    }
 
     #[test]
     fn a_canary_that_is_gone_is_followed_by_another() {

@@ -129,16 +129,21 @@ async fn nothing_changes_where_nobody_knows_what_would_go() {
     let patch = kube::api::Patch::Merge(&adopted);
     let clusters = world.all::<FleetCluster>(FLEET);
     let parameters = kube::api::PatchParams::default();
-    clusters
-        .patch_status(name, &parameters, &patch)
-        .await
-        .unwrap();
     let is_through = |cluster: &FleetCluster| {
         let status = status(cluster);
         status.applied == status.rendered && status.begun.is_none()
     };
-    world
-        .until::<FleetCluster>(name, "through", is_through)
-        .await;
+    // A pass that had begun before it writes what it knew: whoever does that by hand does it again then.
+    let is_answered = |cluster: &FleetCluster| {
+        is_through(cluster) || status(cluster).applied.as_ref() == Some(&applied)
+    };
+    for _ in 0..5 {
+        let patched = clusters.patch_status(name, &parameters, &patch).await;
+        patched.unwrap();
+        let answered = world.until::<FleetCluster>(name, "through", is_answered);
+        if is_through(&answered.await) {
+            break;
+        }
+    }
     assert!(hosts(&world).await.contains("second"));
 }

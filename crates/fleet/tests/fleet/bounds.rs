@@ -127,6 +127,20 @@ async fn a_fleet_reaches_no_further_than_it_is_let() {
 }
 
 #[tokio::test]
+async fn nobody_adds_hosts_to_the_cluster_of_another() {
+    let world = World::start().await;
+    begin(&world, template(FLEET, &[])).await;
+    let shop = cluster(json!({"version": "1.34.3"}));
+    world.apply::<FleetCluster>("shop", shop.clone()).await;
+    world.until::<FleetCluster>("shop", "born", is_ready).await;
+    world.apply::<FleetCluster>("evil", shop).await;
+    let remedy = refused(&world, "evil", "ForeignCluster").await;
+    assert!(remedy.contains("a namespace of its own"), "{remedy}");
+    let nodes = world.all::<api::ClusterNode>(FLEET);
+    assert!(nodes.get_opt("evil-m").await.unwrap().is_none());
+}
+
+#[tokio::test]
 async fn a_cluster_that_is_there_is_taken_over_when_it_is_handed_over_and_changed_by_a_rollout() {
     let world = World::start().await;
     begin(&world, template(FLEET, &[])).await;
