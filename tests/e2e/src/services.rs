@@ -238,7 +238,10 @@ impl Services {
             "OS_USERNAME=admin",
         ]);
         command.args(["OS_PROJECT_NAME=admin", "OS_IDENTITY_API_VERSION=3"]);
-        command.args(["OS_USER_DOMAIN_ID=default", "OS_PROJECT_DOMAIN_ID=default"]);
+        command.args([
+            "OS_USER_DOMAIN_NAME=Default",
+            "OS_PROJECT_DOMAIN_NAME=Default",
+        ]);
         command.args(["sh", "-c", script, "sh"]).args(arguments);
         lab::command::output_from(self.password()?, &mut command)
     }
