@@ -197,9 +197,6 @@ impl Declared {
                         values.insert(key, value);
                     }
                 }
-                // To take back the last one by an empty map is refused by the API: it makes null of that.
-                let mut values = json!(values);
-                values["remark"] = json!("nothing");
                 let spec =
                     json!({"template": "memory", "parents": {"site": site}, "values": values});
                 object("FleetCluster", name, &spec)

@@ -50,8 +50,12 @@ macro_rules! level {
             pub parents: BTreeMap<String, String>,
             /// Values: any YAML. `{secretKeyRef: {name, key}}` and `{vault: {path, key}}` are references, never what they refer to;
             /// `{$template: TEXT}` is a text that is rendered; all else is data, whatever it looks like.
-            #[serde(default, skip_serializing_if = "Map::is_empty")]
-            #[schemars(schema_with = "crate::schema::variables")]
+            #[serde(
+                default,
+                deserialize_with = "values_or_none",
+                skip_serializing_if = "Map::is_empty"
+            )]
+            #[schemars(schema_with = "values_schema")]
             pub values: Map<String, Value>,
             /// Paths of values that no stronger level may set.
             #[serde(default, rename = "final", skip_serializing_if = "Vec::is_empty")]
@@ -149,8 +153,12 @@ pub struct FleetClusterSpec {
     #[schemars(schema_with = "parents_schema")]
     pub parents: BTreeMap<String, String>,
     /// Its own values, in the form of those of a level. They override all others.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    #[schemars(schema_with = "crate::schema::variables")]
+    #[serde(
+        default,
+        deserialize_with = "values_or_none",
+        skip_serializing_if = "Map::is_empty"
+    )]
+    #[schemars(schema_with = "values_schema")]
     pub values: Map<String, Value>,
     /// The ClusterTemplate. Default: the one that the strongest level names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -164,4 +172,33 @@ fn parents_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         "maxProperties": 16,
         "additionalProperties": {"type": "string", "minLength": 1, "maxLength": 253},
     })
+}
+
+/// Values, or null: an API server makes that of a map whose last key goes by server-side apply.
+fn values_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let mut schema = crate::schema::variables(generator);
+    schema.insert("nullable".to_owned(), true.into());
+    schema
+}
+
+fn values_or_none<'de, D: serde::Deserializer<'de>>(
+    values: D,
+) -> Result<Map<String, Value>, D::Error> {
+    Option::deserialize(values).map(Option::unwrap_or_default)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn no_values_may_be_said_by_null() {
+        let cluster: FleetClusterSpec =
+            serde_json::from_value(json!({"parents": {"site": "a"}, "values": null})).unwrap();
+        assert_eq!(cluster.values, Map::new());
+        let site: SiteSpec = serde_json::from_value(json!({"values": null})).unwrap();
+        assert_eq!(site.values, Map::new());
+    }
 }
