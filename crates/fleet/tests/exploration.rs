@@ -1,6 +1,6 @@
 //! The engine of roll-outs in every state that a small fleet can get into: clusters are applied or refused, become well, fail, heal, are
-//! at work for another reason, windows open and close, people have the run rolled back, and time passes, in any order. An
-//! operator that dies is nothing more: the engine remembers nothing.
+//! at work for another reason or are deleted, windows open and close, people approve a wave, leave clusters out, edit the inventory again
+//! and have the run rolled back, and time passes, in any order. An operator that dies is nothing more: the engine remembers nothing.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,7 +12,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use api::{
     Threshold,
-    inventory::{FleetHealth, MemberPhase, RolloutMember, RolloutPhase, RolloutRun, RolloutState},
+    inventory::{
+        Approval, FleetHealth, MemberPhase, RolloutMember, RolloutPhase, RolloutRun, RolloutState,
+    },
 };
 use fleet::rollout::{
     engine::{CANARY, Policy, Seen, Steering, Verdict, advance},
@@ -29,11 +31,16 @@ struct State {
     is_open: bool,
     /// Whether people have had it rolled back.
     is_back: bool,
+    /// Whether people have let the wave behind the canary begin.
+    is_approved: bool,
+    /// Whether a later edit is to take its place.
+    gives_way: bool,
 }
 
 /// A cluster, and how far its roll-out is.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 struct Own {
+    wave: &'static str,
     phase: MemberPhase,
     /// For how many seconds, where that matters.
     age: u8,
@@ -43,6 +50,10 @@ struct Own {
     is_stuck: bool,
     /// Whether the way back has nothing to do with it: it was never begun.
     is_left: bool,
+    /// Whether somebody has deleted its description.
+    is_gone: bool,
+    /// Whether people have it left out.
+    is_skipped: bool,
 }
 
 impl Own {
@@ -68,26 +79,44 @@ const NAMES: [&str; 3] = ["a1", "a2", "b1"];
 const SOAK: u64 = 1;
 const DEADLINE: u64 = 2;
 
+/// What may come to a roll-out from outside, at any time.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Comes {
+    Nothing,
+    /// Maintenance windows open and close.
+    Windows,
+    /// People have it rolled back.
+    WayBack,
+    /// People approve the wave behind the canary.
+    Approval,
+    /// An edit takes its place.
+    Edit,
+    /// Clusters are deleted, and left out.
+    Deletion,
+}
+
 /// A fleet and how it is rolled out.
 struct Fleet {
     policy: Policy,
     waves: [&'static str; 3],
-    /// Whether it keeps to maintenance windows, which open and close at any time.
-    has_windows: bool,
-    /// Whether people may have it rolled back, at any time.
-    goes_back: bool,
+    comes: Comes,
 }
 
 impl Fleet {
     fn run(&self, state: &State) -> RolloutRun {
-        let of_clusters = if state.is_back { [WAVE; 3] } else { self.waves };
-        let mut waves: Vec<String> = of_clusters.map(ToOwned::to_owned).to_vec();
+        let named = state.clusters.iter().map(|own| own.wave);
+        let (first, rest): (Vec<_>, Vec<_>) = named.partition(|wave| *wave == CANARY);
+        let mut waves: Vec<String> = first
+            .into_iter()
+            .chain(rest)
+            .map(ToOwned::to_owned)
+            .collect();
         waves.dedup();
-        let clusters = NAMES.iter().zip(of_clusters).zip(&state.clusters);
+        let clusters = NAMES.iter().zip(&state.clusters);
         let clusters = clusters.filter(|(_, own)| !own.is_left);
-        let clusters = clusters.map(|((name, wave), own)| RolloutMember {
+        let clusters = clusters.map(|(name, own)| RolloutMember {
             name: (*name).to_owned(),
-            wave: wave.to_owned(),
+            wave: own.wave.to_owned(),
             domains: vec![domain(name)],
             revision: state.revision().to_owned(),
             before: (!state.is_back).then(|| "old".to_owned()),
@@ -118,6 +147,7 @@ impl Fleet {
             let member = members.find(|member| member.name == name);
             assert!(member.is_none_or(|member| member.revision == "old"));
             own.is_left = member.is_none();
+            own.wave = WAVE;
             own.phase = MemberPhase::Pending;
             own.age = 0;
             // Nothing is written until it is begun: what was refused is what it was, and what is half changed is held.
@@ -130,26 +160,36 @@ impl Fleet {
 
     fn seen(state: &State) -> BTreeMap<String, Seen> {
         let all = NAMES.iter().zip(&state.clusters);
-        all.map(|(name, own)| {
-            let refused = own.health == FleetHealth::Refused;
-            let seen = Seen {
-                domains: vec![domain(name)],
-                applied: Some(if own.is_applied { "new" } else { "old" }.to_owned()),
-                is_halfway: own.is_stuck,
-                target: (own.is_granted() && (refused || own.is_stuck))
-                    .then(|| state.revision().to_owned()),
-                health: own.health,
-                ..Seen::default()
-            };
-            ((*name).to_owned(), seen)
-        })
-        .collect()
+        all.filter(|(_, own)| !own.is_gone)
+            .map(|(name, own)| {
+                let refused = own.health == FleetHealth::Refused;
+                let seen = Seen {
+                    domains: vec![domain(name)],
+                    applied: Some(if own.is_applied { "new" } else { "old" }.to_owned()),
+                    is_halfway: own.is_stuck,
+                    target: (own.is_granted() && (refused || own.is_stuck))
+                        .then(|| state.revision().to_owned()),
+                    health: own.health,
+                    ..Seen::default()
+                };
+                ((*name).to_owned(), seen)
+            })
+            .collect()
     }
 
     /// What people and the clock want of it.
     fn steering(state: &State) -> Steering {
+        let all = NAMES.iter().zip(&state.clusters);
+        let skip = all.filter(|(_, own)| own.is_skipped);
         Steering {
             closed: (!state.is_open).then(|| "later".to_owned()),
+            approved: state
+                .is_approved
+                .then(|| "rest".to_owned())
+                .into_iter()
+                .collect(),
+            gives_way: state.gives_way,
+            skip: skip.map(|(name, _)| (*name).to_owned()).collect(),
             ..Steering::default()
         }
     }
@@ -163,6 +203,11 @@ impl Fleet {
         let of_run = after.clusters.iter_mut().filter(|own| !own.is_left);
         for (own, member) in of_run.zip(&run.clusters) {
             own.phase = member.phase;
+            own.wave = if member.wave == CANARY {
+                CANARY
+            } else {
+                own.wave
+            };
             let matters = matches!(own.phase, MemberPhase::Updating | MemberPhase::Soaking);
             let since = member.since.as_ref().unwrap().0.as_second();
             own.age = if matters {
@@ -188,6 +233,21 @@ impl Fleet {
             }
             has_begun = true;
             assert!(before.is_open, "begun outside of a window: {}", told());
+            assert!(
+                !before.gives_way,
+                "begun though an edit takes its place: {}",
+                told()
+            );
+            assert!(
+                !own.is_gone && !own.is_skipped,
+                "begun though it is out: {}",
+                told()
+            );
+            assert!(
+                own.wave == CANARY || before.is_approved || self.comes != Comes::Approval,
+                "begun without an approval: {}",
+                told()
+            );
             let others = (0..3)
                 .filter(|other| *other != number && domain(NAMES[*other]) == domain(NAMES[number]));
             // To mend one that is down waits for none that is down too.
@@ -196,7 +256,7 @@ impl Fleet {
                 let other = &after.clusters[*other];
                 is_under_way(other)
                     || other.phase == MemberPhase::Failed
-                    || is_well && other.health != FleetHealth::Well
+                    || is_well && !other.is_gone && other.health != FleetHealth::Well
             });
             assert_eq!(
                 busy.count(),
@@ -204,10 +264,10 @@ impl Fleet {
                 "begun beside another of its site: {}",
                 told()
             );
-            let canaries = (0..3).filter(|other| self.waves[*other] == CANARY);
-            let open = canaries.filter(|other| after.clusters[*other].phase != MemberPhase::Done);
+            let canaries = after.clusters.iter().filter(|other| other.wave == CANARY);
+            let open = canaries.filter(|other| !is_out(other));
             assert!(
-                before.is_back || self.waves[number] == CANARY || open.count() == 0,
+                before.is_back || own.wave == CANARY || open.count() == 0,
                 "begun past a canary: {}",
                 told()
             );
@@ -237,14 +297,16 @@ impl Fleet {
         assert!(is_explained, "waits without a reason: {}", told());
         if verdict.phase == RolloutPhase::Succeeded {
             let mut clusters = after.clusters.iter();
-            assert!(
-                clusters.all(|own| own.is_left || own.phase == MemberPhase::Done),
-                "{}",
-                told()
-            );
+            assert!(clusters.all(|own| own.is_left || is_out(own)), "{}", told());
             // All that was begun is back, and nothing else was touched.
-            let mut clusters = after.clusters.iter();
+            let mut clusters = after
+                .clusters
+                .iter()
+                .filter(|own| !own.is_gone && !own.is_skipped);
             assert!(clusters.all(|own| after.is_there(*own)), "{}", told());
+        }
+        if verdict.phase == RolloutPhase::Superseded {
+            assert!(before.gives_way && under_way == 0, "{}", told());
         }
         for state in [
             RolloutState::Paused,
@@ -287,7 +349,7 @@ impl Fleet {
             .iter()
             .zip(&state.clusters)
             .any(|(after, before)| {
-                before.phase == MemberPhase::Pending && after.phase != MemberPhase::Pending
+                before.phase == MemberPhase::Pending && after.phase == MemberPhase::Updating
             });
         assert!(!begun, "{} {steering:?} {verdict:?}", show(state));
     }
@@ -296,8 +358,11 @@ impl Fleet {
     fn ends(&self, state: &State) {
         let mut now = state.clone();
         for round in 0..60 {
-            now.is_open = !self.has_windows || round % 2 == 0;
+            now.is_open = self.comes != Comes::Windows || round % 2 == 0;
+            now.is_approved = true;
             for own in &mut now.clusters {
+                // What is half changed and nobody's any more is for people to say.
+                own.is_skipped |= own.is_gone;
                 if own.is_granted() {
                     own.is_applied = !now.is_back;
                     own.is_stuck = false;
@@ -307,7 +372,7 @@ impl Fleet {
             }
             let (after, verdict) = self.advance(&now, &Self::steering(&now));
             now = after;
-            if verdict.phase == RolloutPhase::Succeeded {
+            if verdict.is_over() {
                 return;
             }
         }
@@ -318,12 +383,17 @@ impl Fleet {
     fn next(&self, state: &State) -> Vec<State> {
         use FleetHealth::{AtWork, Failed, Refused, Well};
         let mut all = Vec::new();
-        if self.has_windows {
-            all.push(State {
-                is_open: !state.is_open,
-                ..state.clone()
-            });
+        let mut other = state.clone();
+        match self.comes {
+            Comes::Nothing => {}
+            Comes::Windows => other.is_open = !state.is_open,
+            Comes::WayBack if state.is_back => {}
+            Comes::WayBack => other = self.back(state),
+            Comes::Approval => other.is_approved = true,
+            Comes::Edit => other.gives_way = true,
+            Comes::Deletion => all.extend(Self::losses(state)),
         }
+        all.push(other);
         let mut older = state.clone();
         for own in &mut older.clusters {
             own.age = if matches!(own.phase, MemberPhase::Updating | MemberPhase::Soaking) {
@@ -333,9 +403,6 @@ impl Fleet {
             };
         }
         all.push(older);
-        if self.goes_back && !state.is_back {
-            all.push(self.back(state));
-        }
         for (number, own) in state.clusters.iter().enumerate() {
             let mut becomes = |is_applied, health, is_stuck| {
                 let mut next = state.clone();
@@ -357,6 +424,8 @@ impl Fleet {
                     becomes(own.is_applied, Failed, false);
                 }
                 Failed => becomes(own.is_applied, Well, false),
+                // With what comes by itself to clusters that may go, too, it would be minutes.
+                Well if self.comes == Comes::Deletion && !own.is_applied => {}
                 Well => becomes(own.is_applied, AtWork, false),
                 Refused => {}
             }
@@ -364,19 +433,39 @@ impl Fleet {
         all
     }
 
+    /// A cluster is deleted, or left out. Of one of them that is enough: with each that may go there are ten times as many states.
+    fn losses(state: &State) -> Vec<State> {
+        let mut all = Vec::new();
+        let is_touched = |own: &Own| own.is_gone || own.is_skipped;
+        let touched = state.clusters.iter().position(is_touched);
+        for number in touched.map_or(0..NAMES.len(), |only| only..only + 1) {
+            let mut gone = state.clone();
+            gone.clusters[number].is_gone = true;
+            let mut skipped = state.clone();
+            skipped.clusters[number].is_skipped = true;
+            all.extend([gone, skipped]);
+        }
+        all
+    }
+
     fn explore(&self) -> usize {
-        let begin = Own {
+        let begin = |wave| Own {
+            wave,
             phase: MemberPhase::Pending,
             age: 0,
             is_applied: false,
             health: FleetHealth::Well,
             is_stuck: false,
             is_left: false,
+            is_gone: false,
+            is_skipped: false,
         };
         let first = State {
-            clusters: [begin; 3],
+            clusters: self.waves.map(begin),
             is_open: true,
             is_back: false,
+            is_approved: false,
+            gives_way: false,
         };
         let mut known = HashSet::from([first]);
         let mut open: Vec<_> = known.iter().cloned().collect();
@@ -398,6 +487,14 @@ impl Fleet {
     }
 }
 
+/// Whether nothing more is to be done with a cluster.
+const fn is_out(own: &Own) -> bool {
+    matches!(
+        own.phase,
+        MemberPhase::Done | MemberPhase::Gone | MemberPhase::Skipped
+    )
+}
+
 const NOW: i64 = 1_000_000;
 const OLDEST: u8 = 2;
 
@@ -410,8 +507,12 @@ fn show(state: &State) -> String {
     let all = all.map(|(name, own)| {
         let applied = if own.is_applied { "new" } else { "old" };
         format!(
-            "{name}: {:?} for {}s, {applied} {:?}",
-            own.phase, own.age, own.health
+            "{name}: {:?} for {}s, {applied} {:?}{}{}",
+            own.phase,
+            own.age,
+            own.health,
+            if own.is_gone { ", gone" } else { "" },
+            if own.is_skipped { ", left out" } else { "" },
         )
     });
     all.collect::<Vec<_>>().join(" | ")
@@ -434,8 +535,7 @@ fn a_canary_goes_first_and_no_two_of_a_site_are_begun() {
     let fleet = Fleet {
         policy: policy(3, 0),
         waves: [CANARY, "rest", "rest"],
-        has_windows: false,
-        goes_back: false,
+        comes: Comes::Nothing,
     };
     let states = fleet.explore();
     assert!(states > 1000, "{states}");
@@ -446,8 +546,7 @@ fn without_a_canary_failures_are_borne_up_to_their_bound() {
     let fleet = Fleet {
         policy: policy(2, 1),
         waves: ["rest", "rest", "rest"],
-        has_windows: false,
-        goes_back: false,
+        comes: Comes::Nothing,
     };
     let states = fleet.explore();
     assert!(states > 1000, "{states}");
@@ -458,8 +557,7 @@ fn nothing_is_begun_outside_of_a_window_and_the_run_ends_all_the_same() {
     let fleet = Fleet {
         policy: policy(1, 0),
         waves: [CANARY, "rest", "rest"],
-        has_windows: true,
-        goes_back: false,
+        comes: Comes::Windows,
     };
     let states = fleet.explore();
     assert!(states > 1000, "{states}");
@@ -470,8 +568,42 @@ fn a_run_that_is_rolled_back_anywhere_brings_back_all_that_it_began() {
     let fleet = Fleet {
         policy: policy(1, 0),
         waves: [CANARY, "rest", "rest"],
-        has_windows: false,
-        goes_back: true,
+        comes: Comes::WayBack,
+    };
+    let states = fleet.explore();
+    assert!(states > 1000, "{states}");
+}
+
+#[test]
+fn the_wave_behind_the_canary_begins_when_people_say_so_and_not_before() {
+    let mut policy = policy(1, 0);
+    policy.approval = Approval::AfterCanary;
+    let fleet = Fleet {
+        policy,
+        waves: [CANARY, "rest", "rest"],
+        comes: Comes::Approval,
+    };
+    let states = fleet.explore();
+    assert!(states > 1000, "{states}");
+}
+
+#[test]
+fn a_run_gives_way_to_an_edit_when_what_it_began_is_through() {
+    let fleet = Fleet {
+        policy: policy(2, 1),
+        waves: [CANARY, "rest", "rest"],
+        comes: Comes::Edit,
+    };
+    let states = fleet.explore();
+    assert!(states > 1000, "{states}");
+}
+
+#[test]
+fn clusters_that_are_deleted_or_left_out_hold_nothing_up_for_ever() {
+    let fleet = Fleet {
+        policy: policy(1, 0),
+        waves: [CANARY, "rest", "rest"],
+        comes: Comes::Deletion,
     };
     let states = fleet.explore();
     assert!(states > 1000, "{states}");
