@@ -478,7 +478,7 @@ fn fail(cluster: &FleetCluster, pass: &mut Pass, error: Error) -> Result<(), Err
 }
 
 /// A problem as one line.
-fn line(problem: &FleetProblem) -> String {
+pub fn line(problem: &FleetProblem) -> String {
     let FleetProblem {
         level,
         object,

@@ -368,10 +368,8 @@ impl Situation<'_> {
         let state = control.and_then(|control| control.state);
         if state == Some(RolloutState::Paused) {
             Some("it is paused: set spec.control.state to Running".to_owned())
-        } else if let Some(broken) = self.known.broken.first() {
-            Some(format!(
-                "FleetCluster {broken} cannot be rendered: its status says why"
-            ))
+        } else if let Some(broken) = self.known.is_broken() {
+            Some(broken)
         } else if let Some(stale) = self.known.stale.first() {
             Some(format!("FleetCluster {stale} is being rendered"))
         } else if let Some(unread) = &self.known.unread {

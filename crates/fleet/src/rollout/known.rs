@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ::inventory::Problems;
 use api::{
     inventory::{
         FleetClusterStatus, FleetHealth, FleetSecret, Rollout, RolloutMember, RolloutState,
@@ -21,8 +22,8 @@ use super::{
     waves::{self, Candidate},
 };
 use crate::{
-    cluster::{records, secrets::is_other},
-    inventories::{Inventory, Revision},
+    cluster::{line, records, secrets::is_other},
+    inventories::{self, Inventory, Revision},
 };
 
 /// What is known of the clusters of a roll-out.
@@ -32,14 +33,14 @@ pub(super) struct Known {
     pub seen: BTreeMap<String, Seen>,
     /// The roll-out's own, with what the inventory renders each to.
     pub own: Vec<Candidate>,
-    /// Own ones that cannot be rendered.
-    pub broken: Vec<String>,
+    /// Own ones that cannot be rendered, and why.
+    pub broken: BTreeMap<String, String>,
     /// Own ones whose status does not speak of the inventory as it is now.
     pub stale: Vec<String>,
     /// Why not all that share a secret of Vault have read its newest version: what changes by it is not seen whole.
     pub unread: Option<String>,
-    /// Those of the namespace, whosever, that cannot be read or rendered: where they belong is not known.
-    pub unknown: Vec<String>,
+    /// Those of the namespace, whosever, that cannot be read or rendered, and why: where they belong is not known.
+    pub unknown: BTreeMap<String, String>,
     /// Where somebody asks to roll the run back: clusters that cannot go to what they were before, and why.
     pub no_way_back: BTreeMap<String, String>,
     /// The waves that people let begin by objects of their own.
@@ -53,12 +54,31 @@ pub(super) struct Known {
 impl Known {
     /// Why no cluster may be begun: budgets count all of the namespace.
     pub fn is_unknown(&self) -> Option<String> {
-        let name = self.unknown.first()?;
+        let (name, why) = self.unknown.first_key_value()?;
         Some(format!(
-            "FleetCluster {name} cannot be rendered, so nobody knows what it belongs to: its status says why"
+            "FleetCluster {name} cannot be rendered, so nobody knows what it belongs to: {why}"
+        ))
+    }
+
+    /// Why the roll-out's own cannot be what the inventory says.
+    pub fn is_broken(&self) -> Option<String> {
+        let (name, why) = self.broken.first_key_value()?;
+        let more = match self.broken.len() {
+            1 => String::new(),
+            2 => ", and one more".to_owned(),
+            count => format!(", and {} more", count - 1),
+        };
+        Some(format!(
+            "FleetCluster {name}{more} cannot be rendered: {why}"
         ))
     }
 }
+/// The first thing that keeps a cluster from being rendered.
+fn why(problems: &Problems) -> String {
+    let problem = problems.0.first().map(inventories::told);
+    problem.as_ref().map(line).unwrap_or_default()
+}
+
 pub(super) fn known(
     rollout: &Rollout,
     all: &[Rollout],
@@ -96,7 +116,8 @@ pub(super) fn known(
                     is_taken: taken.contains_key(name.as_str()),
                     ..Seen::default()
                 };
-                known.unknown.push(name.clone());
+                let why = seen.message.clone().unwrap_or_default();
+                known.unknown.insert(name.clone(), why);
                 known.seen.insert(name, seen);
                 continue;
             }
@@ -111,8 +132,8 @@ pub(super) fn known(
             .as_ref()
             .as_ref()
             .map(|revision| revision.levels.clone());
-        if levels.is_err() {
-            known.unknown.push(name.clone());
+        if let Err(problems) = &levels {
+            known.unknown.insert(name.clone(), why(problems));
         }
         let levels = levels.unwrap_or_default();
         let mut domains = recorded(&name);
@@ -146,21 +167,19 @@ pub(super) fn known(
             continue;
         }
         match outcome.as_ref() {
-            Err(_) => known.broken.push(name),
+            Err(problems) => {
+                known.broken.insert(name, why(problems));
+            }
             Ok(revision) => {
                 let of_vault = status.secrets.iter().cloned();
                 secrets.extend(of_vault.map(|secret| (name.clone(), secret)));
                 if status.rendered.as_ref() != Some(&revision.name) {
-                    let broken = status
-                        .problems
-                        .first()
-                        .is_some_and(|_| status.rendered.is_none());
-                    let list = if broken {
-                        &mut known.broken
+                    let problem = status.problems.first();
+                    if let Some(problem) = problem.filter(|_| status.rendered.is_none()) {
+                        known.broken.insert(name.clone(), line(problem));
                     } else {
-                        &mut known.stale
-                    };
-                    list.push(name.clone());
+                        known.stale.push(name.clone());
+                    }
                 }
                 known.own.push(Candidate {
                     name,
@@ -271,7 +290,7 @@ fn no_way_back(rollout: &Rollout, known: &Known, context: &Context) -> BTreeMap<
         return BTreeMap::new();
     };
     let own = known.own.iter().map(|candidate| &candidate.name);
-    let own: BTreeSet<_> = own.chain(&known.broken).collect();
+    let own: BTreeSet<_> = own.chain(known.broken.keys()).collect();
     let obstacles = taken.before.iter().filter_map(|(name, before)| {
         let seen = known.seen.get(name).filter(|_| own.contains(name))?;
         let applied = seen.applied.as_deref()?;

@@ -133,10 +133,7 @@ fn summary(decided: &Decided, known: &Known) -> (Standing, &'static str, String)
         RolloutPhase::Idle | RolloutPhase::Succeeded => (
             Standing::Unhealthy,
             "NotRendered",
-            format!(
-                "{} cannot be rendered: their status says why",
-                known.broken.join(", ")
-            ),
+            known.is_broken().unwrap_or_default(),
         ),
         RolloutPhase::Halted => (Standing::Stalled, "Halted", waits()),
         RolloutPhase::Aborted => (Standing::Stalled, "Aborted", waits()),

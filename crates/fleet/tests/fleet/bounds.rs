@@ -147,7 +147,10 @@ async fn a_cluster_that_is_there_is_taken_over_when_it_is_handed_over_and_change
     for name in ["shop", "wiki"] {
         let object = json!({
             "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster", "metadata": {"name": name},
-            "spec": {"kubernetesVersion": "1.33.1", "kubespray": {"version": "2.30.0", "source": {"path": "bundle"}}},
+            "spec": {
+                "kubernetesVersion": "1.33.1", "kubespray": {"version": "2.30.0", "source": {"path": "bundle"}},
+                "nodes": {"all": {"deploy": {"extraVars": {"by_hand": 1}}}},
+            },
         });
         let by_hand = PatchParams::apply("somebody");
         let clusters = world.all::<Cluster>(FLEET);
@@ -201,6 +204,13 @@ async fn a_cluster_that_is_there_is_taken_over_when_it_is_handed_over_and_change
     assert_eq!(
         (version("shop").await, version("wiki").await),
         (json!("1.34.3"), json!("1.33.1"))
+    );
+    // What somebody else has set, and the inventory does not speak of, stays.
+    let shop = world.all::<Cluster>(FLEET).get("shop").await.unwrap();
+    let shop = serde_json::to_value(shop.spec).unwrap();
+    assert_eq!(
+        shop["nodes"]["all"]["deploy"]["extraVars"]["by_hand"], 1,
+        "{shop}"
     );
 }
 

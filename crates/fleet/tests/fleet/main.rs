@@ -9,6 +9,7 @@
 mod abandoned;
 mod advice;
 mod approval;
+mod at_rest;
 mod away;
 mod births;
 mod bounds;
@@ -16,6 +17,7 @@ mod cluster_api;
 mod faults;
 mod foretold;
 mod gates;
+mod hierarchy;
 mod rollback;
 mod rolls;
 mod story;

@@ -192,19 +192,28 @@ impl Drop for World {
 }
 
 pub fn operate(client: &Client) -> JoinHandle<Result<(), WatchesEnded>> {
-    operate_with(client, false)
+    operate_with(client, false, Metrics::default())
+}
+
+/// Whose passes are counted.
+pub fn operate_counted(client: &Client, metrics: Metrics) -> JoinHandle<Result<(), WatchesEnded>> {
+    operate_with(client, false, metrics)
 }
 
 /// Where VaultSecrets are watched.
 pub fn operate_beside_vault(client: &Client) -> JoinHandle<Result<(), WatchesEnded>> {
-    operate_with(client, true)
+    operate_with(client, true, Metrics::default())
 }
 
-fn operate_with(client: &Client, vault: bool) -> JoinHandle<Result<(), WatchesEnded>> {
+fn operate_with(
+    client: &Client,
+    vault: bool,
+    metrics: Metrics,
+) -> JoinHandle<Result<(), WatchesEnded>> {
     let settings = Settings {
         namespace: None,
         concurrency: 4,
-        metrics: Metrics::default(),
+        metrics,
         shutdown: Shutdown::default(),
     };
     let mut manager = Manager::new(client.clone(), settings);

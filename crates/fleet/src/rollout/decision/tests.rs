@@ -1000,7 +1000,9 @@ fn nothing_goes_on_while_a_cluster_of_the_namespace_cannot_be_rendered() {
     let before = known(&[("a1", "1", "2"), ("b1", "1", "2")]);
     pass(&mut rollout, &before);
     let mut broken = known(&[("a1", "2", "2"), ("b1", "1", "2")]);
-    broken.unknown.push("theirs".to_owned());
+    broken
+        .unknown
+        .insert("theirs".to_owned(), "it is not".to_owned());
     pass(&mut rollout, &broken);
     let held = pass(&mut rollout, &broken);
     assert_eq!(phases(&held), "a1=Done@2 b1=Pending@2");
@@ -1148,7 +1150,7 @@ fn nothing_begins_while_something_is_not_known_and_the_reason_is_told() {
         (
             "broken",
             json!({}),
-            with(|known| known.broken.push("b1".to_owned())),
+            with(|known| drop(known.broken.insert("b1".to_owned(), "it is not".to_owned()))),
             "b1 cannot be rendered",
         ),
         (
