@@ -112,6 +112,31 @@ impl World {
         said
     }
 
+    /// What the objects of the API are rendered to, and from where, is what the same files say without any.
+    fn says_the_same_of_files(&self) {
+        let directory = self.plane.dir().join("inventory");
+        fs::create_dir(&directory).unwrap();
+        for (number, object) in inventory().iter().enumerate() {
+            let file = directory.join(format!("{number}.yaml"));
+            fs::write(file, object.to_string()).unwrap();
+        }
+        for asked in [
+            &["inventory", "render", "shop"][..],
+            &["inventory", "explain", "shop", "version"],
+            &[
+                "inventory",
+                "explain",
+                "shop",
+                "Cluster/shop:spec.kubernetesVersion",
+            ],
+        ] {
+            let of_api = output(&mut self.windlass(asked)).unwrap();
+            let of_files = output(self.windlass(asked).arg("-f").arg(&directory)).unwrap();
+            assert!(of_api.contains("1.34.3"), "{of_api}");
+            assert_eq!(of_api, of_files);
+        }
+    }
+
     /// The version of the cluster that there is.
     fn version(&self) -> Option<String> {
         let mut kubectl = self.plane.kubectl();
@@ -171,6 +196,7 @@ fn an_edit_that_is_tried_warns_of_what_it_changes_and_changes_nothing() {
         Ok(Some(output(kubectl.args(get))?).filter(|applied| !applied.is_empty()))
     })
     .unwrap();
+    world.says_the_same_of_files();
     world.apply(
         &[json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
