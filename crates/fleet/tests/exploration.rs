@@ -7,6 +7,10 @@
     clippy::panic,
     reason = "helpers of tests stand outside of them"
 )]
+#![allow(
+    clippy::struct_excessive_bools,
+    reason = "what may be said of it is what a state is"
+)]
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -103,7 +107,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    fn run(&self, state: &State) -> RolloutRun {
+    fn run(state: &State) -> RolloutRun {
         let named = state.clusters.iter().map(|own| own.wave);
         let (first, rest): (Vec<_>, Vec<_>) = named.partition(|wave| *wave == CANARY);
         let mut waves: Vec<String> = first
@@ -136,8 +140,8 @@ impl Fleet {
     }
 
     /// The way back from a run.
-    fn back(&self, state: &State) -> State {
-        let back = rollback::run(&self.run(state), &BTreeSet::new());
+    fn back(state: &State) -> State {
+        let back = rollback::run(&Self::run(state), &BTreeSet::new());
         let mut after = State {
             is_back: true,
             ..state.clone()
@@ -196,7 +200,7 @@ impl Fleet {
 
     /// One pass.
     fn advance(&self, state: &State, steering: &Steering) -> (State, Verdict) {
-        let mut run = self.run(state);
+        let mut run = Self::run(state);
         let now = Timestamp::from_second(NOW).unwrap();
         let verdict = advance(&mut run, &self.policy, &Self::seen(state), steering, now);
         let mut after = state.clone();
@@ -388,7 +392,7 @@ impl Fleet {
             Comes::Nothing => {}
             Comes::Windows => other.is_open = !state.is_open,
             Comes::WayBack if state.is_back => {}
-            Comes::WayBack => other = self.back(state),
+            Comes::WayBack => other = Self::back(state),
             Comes::Approval => other.is_approved = true,
             Comes::Edit => other.gives_way = true,
             Comes::Deletion => all.extend(Self::losses(state)),

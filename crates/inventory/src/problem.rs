@@ -31,7 +31,7 @@ impl fmt::Display for Object {
     }
 }
 
-/// One thing that is wrong. It displays as place, rule and remedy.
+/// One thing that is wrong. It displays as place, what the rule says, remedy, and the rule's name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     /// The object that must change.
@@ -348,7 +348,7 @@ impl fmt::Display for Problem {
         if !self.path.0.is_empty() {
             write!(f, " {}", self.path)?;
         }
-        write!(f, ": {}", self.rule)
+        write!(f, ": {} [{}]", self.rule, self.rule.name())
     }
 }
 

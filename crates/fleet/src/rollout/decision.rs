@@ -464,14 +464,11 @@ fn name_of_another(rollout: &Rollout) -> Option<String> {
 
 /// A level that the spec speaks of and no cluster has.
 fn unknown_level(rollout: &Rollout, known: &BTreeSet<String>) -> Option<String> {
-    let levels = waves::levels(&rollout.spec);
-    let mut unknown = levels
-        .iter()
-        .filter(|level| !known.is_empty() && !known.contains(*level));
-    let level = unknown.next()?;
+    let mut levels = waves::levels(&rollout.spec);
+    let (path, level) = levels.find(|(_, level)| !known.is_empty() && !known.contains(*level))?;
     let levels: Vec<_> = known.iter().map(String::as_str).collect();
     Some(format!(
-        "Rollout/{} spec: the level {level} is one of no cluster, so its budget or wave can never be met; name one of {}",
+        "Rollout/{} {path}: the level {level} is one of no cluster, so its budget or wave can never be met; name one of {}",
         rollout.name_any(),
         levels.join(", ")
     ))

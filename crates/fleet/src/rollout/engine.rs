@@ -485,7 +485,7 @@ fn told(member: &RolloutMember) -> String {
     format!("{} {word}{}", member.name, said.unwrap_or_default())
 }
 
-fn listed(names: &[String]) -> String {
+pub(super) fn listed(names: &[String]) -> String {
     let more = names.len().saturating_sub(3);
     let first: Vec<_> = names.iter().take(3).map(String::as_str).collect();
     let rest = (more > 0).then(|| format!(" and {more} more"));

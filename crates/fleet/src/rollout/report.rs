@@ -1,5 +1,7 @@
 //! How a roll-out stands: its status, which is the record that the next pass goes on from, and Events of what happened.
 
+use std::collections::BTreeMap;
+
 use api::inventory::{Rollout, RolloutPhase, RolloutStatus};
 use controller::{
     Conditions, Occurrence, Severity, Standing, Summary, conditions::observed_generation,
@@ -8,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Api, Resource, ResourceExt};
 
-use super::{Context, Error, decision::Decided, history, known::Known, sources};
+use super::{Context, Error, decision::Decided, engine, history, known::Known, sources};
 use crate::{inventories::Sources, names::STATUS_MANAGER};
 
 /// Writes the status under the version that was read, and then the Events.
@@ -125,11 +127,9 @@ fn summary(decided: &Decided, known: &Known) -> (Standing, &'static str, String)
         return (Standing::Stalled, "InvalidSpec", problem.clone());
     }
     match decided.verdict.phase {
-        RolloutPhase::Idle | RolloutPhase::Succeeded if known.broken.is_empty() => (
-            Standing::Ready,
-            "UpToDate",
-            "every cluster is as the inventory renders it, or was left out".to_owned(),
-        ),
+        RolloutPhase::Idle | RolloutPhase::Succeeded if known.broken.is_empty() => {
+            (Standing::Ready, "UpToDate", up_to_date(&decided.skipped))
+        }
         RolloutPhase::Idle | RolloutPhase::Succeeded => (
             Standing::Unhealthy,
             "NotRendered",
@@ -143,6 +143,19 @@ fn summary(decided: &Decided, known: &Known) -> (Standing, &'static str, String)
         RolloutPhase::Gathering => (Standing::AtWork, "Gathering", waits()),
         RolloutPhase::RolledBack => (Standing::AtWork, "RollingBack", waits()),
         RolloutPhase::Running | RolloutPhase::Superseded => (Standing::AtWork, "Running", waits()),
+    }
+}
+
+/// Who was left out stays so for as long as nobody edits it: whoever asks why it is of another revision finds it here.
+fn up_to_date(skipped: &BTreeMap<String, String>) -> String {
+    let out: Vec<_> = skipped.keys().cloned().collect();
+    let whole = "every cluster is as the inventory renders it";
+    match out.as_slice() {
+        [] => whole.to_owned(),
+        _ => format!(
+            "{whole}, but {}: left out, and brought to what the next edit of them makes",
+            engine::listed(&out)
+        ),
     }
 }
 

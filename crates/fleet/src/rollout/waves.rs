@@ -1,6 +1,6 @@
 //! From a policy and the clusters that change to a run: who goes when, and against what each counts. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use api::{
     Duration, Threshold,
@@ -58,11 +58,16 @@ fn budgets(spec: &RolloutSpec) -> BTreeMap<String, usize> {
         .collect()
 }
 
-/// The levels that a policy speaks of.
-pub fn levels(spec: &RolloutSpec) -> BTreeSet<String> {
-    let waves = spec.waves.iter().filter_map(|wave| wave.level.clone());
-    let budgets = spec.budgets.iter().map(|budget| budget.level.clone());
-    waves.chain(budgets).collect()
+/// The levels that a policy speaks of, each with the field that does.
+pub fn levels(spec: &RolloutSpec) -> impl Iterator<Item = (String, &str)> {
+    let waves = spec.waves.iter().enumerate();
+    let waves = waves.filter_map(|(place, wave)| {
+        Some((format!("spec.waves[{place}].level"), wave.level.as_deref()?))
+    });
+    let budgets = spec.budgets.iter().enumerate();
+    let budgets =
+        budgets.map(|(place, budget)| (format!("spec.budgets[{place}].level"), &*budget.level));
+    waves.chain(budgets)
 }
 
 /// What a cluster counts against.

@@ -63,7 +63,8 @@ fn a_broken_rule_names_level_object_path_rule_and_remedy() {
              spec.cluster.rules[0]), as FleetCluster/c sees it: no name server (no answer: no such key: dns); ",
         ),
     ] {
-        assert_eq!(problems(&inventory(site, own)), format!("{told}{remedy}"));
+        let told = format!("{told}{remedy} [Validation]");
+        assert_eq!(problems(&inventory(site, own)), told);
     }
     let fleet = Fleet::read(objects(&inventory("[{rule: 1 == 2}]", "[]")), "default").unwrap();
     let problem = fleet.render(&cluster("c")).unwrap_err().0.remove(0);

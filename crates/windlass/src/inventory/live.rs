@@ -10,13 +10,13 @@ use fleet::plan::Error;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{ListParams, ObjectMeta, Patch, PatchParams, PostParams},
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
 use crate::{
     cli::{Global, OfRollout, PlanInventory, SkipCluster},
-    client::answered,
+    client::{answered, named_or_only},
     manifest::Opener,
     terminal::text,
 };
@@ -285,16 +285,7 @@ pub(super) async fn pick(
     name: Option<&str>,
     namespace: &str,
 ) -> anyhow::Result<Rollout> {
-    let api = Api::<Rollout>::namespaced(client.clone(), namespace);
-    if let Some(name) = name {
-        return answered(api.get(name).await, &format!("read Rollout {name}"));
-    }
-    let mut all = answered(api.list(&ListParams::default()).await, "list the Rollouts")?.items;
-    match (all.pop(), all.as_slice()) {
-        (Some(only), []) => Ok(only),
-        (None, _) => bail!("there is no Rollout in namespace {namespace}"),
-        (Some(_), _) => bail!("there are several Rollouts in namespace {namespace}: name one"),
-    }
+    named_or_only(&Api::namespaced(client.clone(), namespace), name).await
 }
 
 #[cfg(test)]
