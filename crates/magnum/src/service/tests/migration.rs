@@ -10,6 +10,8 @@ use crate::migration::{
     there::{Standing, There},
 };
 
+mod real;
+
 impl World {
     /// One pass of a migration.
     async fn migrate(&self, wanted: &Carried) -> Result<(), crate::migration::there::Error> {
