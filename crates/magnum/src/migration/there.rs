@@ -18,7 +18,7 @@ use kube::{
     api::{ListParams, Patch, PatchParams},
 };
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Carried;
 use crate::store::{Store, own, secret_name, secret_of};
@@ -290,7 +290,7 @@ fn standing(different: Vec<String>) -> Standing {
 /// The names of what two objects say differently.
 fn different(wanted: &Value, there: &Value) -> Vec<String> {
     let keys = |value: &Value| {
-        let keys = value.as_object().into_iter().flat_map(|map| map.keys());
+        let keys = value.as_object().into_iter().flat_map(Map::keys);
         keys.cloned().collect::<BTreeSet<_>>()
     };
     let all = keys(wanted)
