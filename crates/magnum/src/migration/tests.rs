@@ -452,7 +452,13 @@ fn an_address_is_of_this_machine_unless_somebody_says_otherwise() {
     assert!(matches!(refused, AddressError::Clear(_)));
     assert!(!refused.to_string().contains("s3cret"));
     assert!(Address::parse(far, Way::Plaintext).is_ok());
+    // What SQLAlchemy takes for a password, and part of one for a host.
+    let good = "mysql+pymysql://magnum:s/c?r#t:x@localhost/magnum?charset=utf8";
+    assert_eq!(parse(good), Ok(()));
     for bad in [
+        "mysql://magnum:x@s3cret@localhost/magnum",
+        "mysql://magnum:x@s3c/ret@localhost/magnum",
+        "mysql://magnum:x@s3c/ret?ssls3cret@localhost/magnum",
         "",
         "magnum",
         "postgresql://a@localhost/magnum",
