@@ -318,7 +318,49 @@ fn what_is_kept_as_something_else_is_told() {
 }
 
 #[test]
+fn health_of_many_nodes_keeps_no_cluster_away() {
+    let reasons: std::collections::BTreeMap<_, _> = (0..300)
+        .map(|node| (format!("n{node}.Ready"), "True"))
+        .collect();
+    let reasons = serde_json::to_string(&reasons).unwrap();
+    let cluster = with(OF_CLUSTER, &[("health_status_reason", &reasons)]);
+    let made = made(&tables().with(Table::Clusters, vec![cluster]));
+    let health = made.clusters[0].status.as_ref().unwrap().health.as_ref();
+    assert!(health.unwrap().reasons.is_empty());
+    let told = told(&made);
+    assert!(
+        told.len() == 1 && told[0].starts_with("changed: ") && told[0].contains("300 entries"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn clusters_of_one_name_come_each_by_its_uuid() {
+    const OTHER: &str = "00000000-0000-4000-8000-0000000000b2";
+    let of = [("cluster_id", OTHER)];
+    let clusters = vec![row(OF_CLUSTER), with(OF_CLUSTER, &[("uuid", OTHER)])];
+    let masters = [OF_MASTERS, &of, &[("uuid", KEY)]].concat();
+    let groups = vec![
+        with(OF_GROUP, OF_MASTERS),
+        row(OF_GROUP),
+        with(OF_GROUP, &masters),
+        with(OF_GROUP, &[("cluster_id", OTHER), ("uuid", TEMPLATE)]),
+    ];
+    let tables = tables()
+        .with(Table::Clusters, clusters)
+        .with(Table::NodeGroups, groups);
+    let made = made(&tables);
+    assert_eq!(told(&made), [""; 0]);
+    let names = made.clusters.iter().map(|cluster| &*cluster.spec.name);
+    assert_eq!(names.collect::<Vec<_>>(), ["first", "first"]);
+    assert_eq!(made.clusters[1].name_any(), OTHER);
+}
+
+#[test]
 fn a_cluster_comes_with_all_its_groups_or_not_at_all() {
+    let taint = r#"{"key": "a", "effect": "NoSchedule"}"#;
+    let taints = format!("[{}]", vec![taint; 65].join(","));
+    let tainted = with(OF_GROUP, &[("node_taints", &taints)]);
     let bad = with(OF_GROUP, &[("node_count", "-1")]);
     let alien = with(OF_GROUP, &[("cluster_id", "nobody"), ("uuid", KEY)]);
     let same = with(OF_GROUP, &[("uuid", KEY)]);
@@ -326,6 +368,10 @@ fn a_cluster_comes_with_all_its_groups_or_not_at_all() {
         (
             vec![with(OF_GROUP, OF_MASTERS), bad],
             "one of its node groups",
+        ),
+        (
+            vec![with(OF_GROUP, OF_MASTERS), tainted],
+            "at most 64 taints",
         ),
         (vec![with(OF_GROUP, OF_MASTERS)], "2 to 64 node groups"),
         (
