@@ -1,7 +1,7 @@
 //! From the database of another Magnum to objects.
 //!
 //! The database is read and never written: in one session that may only read, in one transaction, so that all rows are of one moment.
-//! [`database`] does that, [`rows`] is what it reads, and all that is decided is pure: [`carried`] makes objects of rows and says
+//! [`database`] does that, [`rows`] is what it reads, and all that is decided is pure: [`carried()`] makes objects of rows and says
 //! of each value that cannot be carried over why, [`Authorities`] finds the keys of clusters, and [`there`] compares what is to be
 //! with what is there, and writes what is missing. Nothing that is there is written again, so that a migration can be done again, and
 //! goes on where one was broken off.

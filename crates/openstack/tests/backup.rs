@@ -1,27 +1,12 @@
 //! What a real MariaDB holds is written, loaded by a user who may do nothing else, and compared; and MariaDB's own client reads it.
 
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "the helpers are test code too"
-)]
+#![expect(clippy::unwrap_used, reason = "the helpers are test code too")]
 
-use std::{
-    ffi::OsStr,
-    fs,
-    net::TcpListener,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
-
-use lab::{CloudImages, command::output, progress::Terminal};
+use lab::{MariaDb, progress::Terminal};
 use openstack::{
     backup::archive::{self, Count, Keys, Origin, Part, Reader, Table, Writer},
     sql::{self, Found, Login, Session},
 };
-use serde_json::Value;
-use tempfile::TempDir;
 
 #[tokio::test]
 async fn what_is_saved_comes_back_as_it_was() {
@@ -224,105 +209,30 @@ async fn load(session: &mut Session, text: &[u8], database: &str) {
     }
 }
 
-/// A MariaDB from the image of the tests, on a port of loopback. It ends with the value.
-struct Server {
-    directory: TempDir,
-    port: u16,
-    process: Child,
-}
+/// A real MariaDB.
+struct Server(MariaDb);
 
 impl Server {
     fn start() -> Self {
-        let images = CloudImages::ensure(&Terminal::default()).unwrap();
-        let [image, _] = images.files();
-        let directory = tempfile::tempdir().unwrap();
-        unpack(&image, directory.path());
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
-        let script = format!(
-            "mkdir -p /data && mariadb-install-db --force --datadir=/data --skip-name-resolve --skip-test-db --user=root \
-             --auth-root-authentication-method=normal > /install.log 2>&1 && exec mariadbd --no-defaults --datadir=/data \
-             --socket=/mariadb.sock --bind-address=127.0.0.1 --port={port} --skip-name-resolve --pid-file=/mariadb.pid \
-             --character-set-server=utf8mb4 --user=root"
-        );
-        // Its devices are mounted for it alone, and go with it.
-        let mut inside = Command::new("unshare");
-        inside.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-ec"]);
-        inside.arg("mount --bind /dev \"$0/dev\"; mount -t tmpfs tmp \"$0/tmp\"; exec chroot \"$0\" sh -ec \"$1\"");
-        inside.args([root(directory.path()).as_os_str(), OsStr::new(&script)]);
-        let log = fs::File::create(directory.path().join("log")).unwrap();
-        let process = inside.stdout(Stdio::null()).stderr(log).spawn().unwrap();
-        Self {
-            directory,
-            port,
-            process,
-        }
+        Self(MariaDb::start(&Terminal::default()).unwrap())
     }
 
     fn login(&self, user: &str, password: &str) -> Login {
         Login {
             host: "127.0.0.1".to_owned(),
-            port: self.port,
+            port: self.0.port(),
             username: user.to_owned(),
             password: password.to_owned(),
         }
     }
 
-    /// A session of its administrator, once it serves.
+    /// A session of its administrator.
     async fn administrator(&self) -> Session {
-        let serves = async {
-            loop {
-                if let Ok(session) = Session::open(&self.login("root", "")).await {
-                    return session;
-                }
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        };
-        let served = tokio::time::timeout(Duration::from_mins(3), serves).await;
-        served.unwrap_or_else(|_| {
-            let log = fs::read_to_string(self.directory.path().join("log"));
-            panic!("it does not serve: {}", log.unwrap_or_default())
-        })
+        Session::open(&self.login("root", "")).await.unwrap()
     }
 
     /// Has MariaDB's own client execute a text.
     fn client(&self, text: &[u8]) {
-        let root = root(self.directory.path());
-        fs::write(root.join("text.sql"), text).unwrap();
-        let script = "exec mariadb --no-defaults --user=root --socket=/mariadb.sock < /text.sql";
-        output(Command::new("chroot").arg(root).args(["sh", "-c", script])).unwrap();
+        self.0.client(text).unwrap();
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn root(directory: &Path) -> PathBuf {
-    directory.join("root")
-}
-
-/// Unpacks the one layer of an image.
-fn unpack(image: &Path, directory: &Path) {
-    let tar = |from: &Path, to: &Path| {
-        output(Command::new("tar").arg("xf").arg(from).arg("-C").arg(to)).unwrap();
-    };
-    let blobs = directory.join("image");
-    fs::create_dir(&blobs).unwrap();
-    tar(image, &blobs);
-    let json = |path: &str| -> Value {
-        serde_json::from_slice(&fs::read(blobs.join(path)).unwrap()).unwrap()
-    };
-    let blob = |of: &Value| format!("blobs/{}", of["digest"].as_str().unwrap().replace(':', "/"));
-    let manifest = json(&blob(&json("index.json")["manifests"][0]));
-    let root = root(directory);
-    for part in ["dev", "tmp"] {
-        fs::create_dir_all(root.join(part)).unwrap();
-    }
-    tar(&blobs.join(blob(&manifest["layers"][0])), &root);
-    fs::remove_dir_all(blobs).unwrap();
 }

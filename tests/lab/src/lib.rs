@@ -36,6 +36,7 @@ pub use programs::cluster_api_operator::cluster_api_operator;
 pub use programs::foreign::foreign;
 pub use programs::helm::{helm, helm_4};
 pub use programs::magnum::{Magnum, MagnumRelease};
+pub use programs::maria_db::MariaDb;
 pub use programs::module::module;
 pub use programs::openbao::{OpenBao, openbao};
 pub use programs::openstack::{OpenStack, kolla, kolla_ansible};

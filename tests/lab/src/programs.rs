@@ -19,6 +19,7 @@ pub mod helm;
 pub mod kubernetes;
 pub mod magnum;
 pub mod managers;
+pub mod maria_db;
 pub mod module;
 pub mod openbao;
 pub mod openstack;

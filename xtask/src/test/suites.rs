@@ -55,6 +55,7 @@ const HOSTS: &str = "package(conformance) | package(differential) | package(e2e)
 /// Stories that only `--full` tells.
 const FULL: &str = "(package(e2e) & test(/^(adopt|planes|recover|replace|component|patched|self_managing|magnum::compared|magnum::driver|magnum_hosts|management|fleet|upgrade)::/)) | \
     (package(e2e) & test(/^(openstack::(a_backup_|kolla::|layers::|writes::)|providers::existing::)/)) | \
+    (package(magnum) & test(/::migration::real::/)) | \
     (package(lab) & binary(managers))";
 
 /// Compiles the tests.

@@ -34,6 +34,8 @@ const ID: usize = 64;
 const REASON: usize = 4096;
 /// The most groups of a cluster.
 const GROUPS: usize = 64;
+/// The most taints of a group.
+const TAINTS: usize = 64;
 /// The most addresses of a group.
 const ADDRESSES: usize = 1024;
 /// The states in which a cluster rests, which it has in both.
@@ -413,7 +415,7 @@ fn reason(row: &mut Reader<'_>) -> Option<String> {
 
 fn health(row: &mut Reader<'_>) -> Option<HealthReport> {
     let status = row.word::<HealthStatus>("health_status", "HEALTHY, UNHEALTHY or UNKNOWN")?;
-    let reasons = row.texts("health_status_reason");
+    let reasons = row.passing_texts("health_status_reason");
     Some(HealthReport { status, reasons })
 }
 
@@ -421,8 +423,13 @@ fn taints(row: &mut Reader<'_>) -> Vec<NodeTaint> {
     let Some(document) = row.json("node_taints") else {
         return Vec::new();
     };
-    nodes::taints(&document).unwrap_or_else(|wrong| {
-        row.refuse("node_taints", wrong, "it has to be a list of taints", "");
+    let taints = nodes::taints(&document).and_then(|taints| match taints.len() {
+        0..=TAINTS => Ok(taints),
+        many => Err(format!("{many} taints")),
+    });
+    taints.unwrap_or_else(|wrong| {
+        let rule = format!("it has to be a list of at most {TAINTS} taints");
+        row.refuse("node_taints", wrong, rule, "");
         Vec::new()
     })
 }

@@ -31,7 +31,7 @@ pub struct Address(Opts);
 pub enum AddressError {
     /// It is no URL of MySQL. It is not repeated: a password may be in it.
     #[error(
-        "the address of the database has to be mysql+pymysql://USER:PASSWORD@HOST/DATABASE, as `connection` in the section `database` of magnum.conf"
+        "the address of the database has to be mysql+pymysql://USER:PASSWORD@HOST/DATABASE, as `connection` in the section `database` of magnum.conf; an @ in a password is written %40"
     )]
     Form,
     /// It asks for TLS.
@@ -61,9 +61,9 @@ pub enum Error {
     /// The server did not answer in time.
     #[error("the database server did not answer within {} s", ANSWERS.as_secs())]
     Late,
-    /// It refused, or is not there.
-    #[error("the database server was not read, while it was asked {0}")]
-    Server(&'static str, #[source] mysql_async::Error),
+    /// It refused, or is not there. The error tells its own sources, and is none so that they are not told twice.
+    #[error("the database server was not read, while it was asked {0}: {1}{remedy}", remedy = remedy(.1))]
+    Server(&'static str, mysql_async::Error),
     /// It has another schema.
     #[error(
         "the database has the revision {0}: those of Magnum 21 and 22 (c0f832afc4fd) and of Magnum 23 (b3e1cf4a2d5e) are read; bring it to one with `magnum-db-manage upgrade` of such a Magnum"
@@ -85,8 +85,9 @@ impl Address {
         if !matches!(scheme.split('+').next(), Some("mysql" | "mariadb")) {
             return Err(AddressError::Form);
         }
+        let (login, rest) = login(rest)?;
         let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));
-        let options = Opts::from_url(&format!("mysql://{place}"));
+        let options = Opts::from_url(&format!("mysql://{login}{place}"));
         let options = options.map_err(|_| AddressError::Form)?;
         if options.db_name().is_none_or(str::is_empty) {
             return Err(AddressError::Form);
@@ -116,6 +117,20 @@ impl Address {
             .max_allowed_packet(Some(LARGEST));
         Ok(Self(built.into()))
     }
+}
+
+/// Who reads, and what follows. A password ends at the first @, as it does for `SQLAlchemy`, and may have what ends a host elsewhere; with
+/// another @ behind it, part of it would be taken for the host, and told.
+fn login(rest: &str) -> Result<(String, &str), AddressError> {
+    let Some((login, rest)) = rest.split_once('@') else {
+        return Ok((String::new(), rest));
+    };
+    let user = login.split(':').next().unwrap_or_default();
+    if user.contains('/') || rest.contains('@') {
+        return Err(AddressError::Form);
+    }
+    let login = login.replace('/', "%2F").replace('?', "%3F");
+    Ok((format!("{}@", login.replace('#', "%23")), rest))
 }
 
 /// Reads all rows, as they were at one moment.
@@ -190,5 +205,23 @@ async fn in_time<T>(
     match timeout(ANSWERS, call).await {
         Err(_) => Err(Error::Late),
         Ok(answer) => answer.map_err(|error| Error::Server(what, error)),
+    }
+}
+
+/// What can be done where a server was not read.
+fn remedy(error: &mysql_async::Error) -> &'static str {
+    let mysql_async::Error::Server(error) = error else {
+        return "; look whether it runs, and at the host and the port of its address";
+    };
+    match error.code {
+        1045 | 1698 => {
+            "; look at the user and the password of its address, in which an @ is written %40"
+        }
+        1044 | 1049 => {
+            "; look at the name of the database in its address, and whether its user has the right SELECT on it"
+        }
+        1142 | 1143 => "; give the user of its address the right SELECT on the whole database",
+        1146 => "; look at the name of the database in its address: that one is not Magnum's",
+        _ => "",
     }
 }

@@ -241,18 +241,14 @@ fn a_row_that_does_not_fit_says_field_value_rule_and_remedy() {
     ];
     for (field, value, what, rule) in rows {
         let cluster = with(OF_CLUSTER, &[(*field, value)]);
-        let groups = ["x", value].map(|cluster| {
-            // Those of another UUID are the cluster's too.
-            let of = [(
-                "cluster_id",
-                if *field == "uuid" { cluster } else { CLUSTER },
-            )];
-            let masters = [OF_MASTERS, &of].concat();
-            [with(OF_GROUP, &masters), with(OF_GROUP, &of)]
-        });
+        // They are the cluster's, also where that has another UUID.
+        let of = if *field == "uuid" { *value } else { CLUSTER };
+        let of = [("cluster_id", of)];
+        let masters = [OF_MASTERS, &of].concat();
+        let groups = vec![with(OF_GROUP, &masters), with(OF_GROUP, &of)];
         let tables = tables()
             .with(Table::Clusters, vec![cluster])
-            .with(Table::NodeGroups, groups[1].to_vec());
+            .with(Table::NodeGroups, groups);
         let made = made(&tables);
         assert!(made.clusters.is_empty(), "{field} {value}");
         let told = told(&made);
@@ -322,7 +318,49 @@ fn what_is_kept_as_something_else_is_told() {
 }
 
 #[test]
+fn health_of_many_nodes_keeps_no_cluster_away() {
+    let reasons: std::collections::BTreeMap<_, _> = (0..300)
+        .map(|node| (format!("n{node}.Ready"), "True"))
+        .collect();
+    let reasons = serde_json::to_string(&reasons).unwrap();
+    let cluster = with(OF_CLUSTER, &[("health_status_reason", &reasons)]);
+    let made = made(&tables().with(Table::Clusters, vec![cluster]));
+    let health = made.clusters[0].status.as_ref().unwrap().health.as_ref();
+    assert!(health.unwrap().reasons.is_empty());
+    let told = told(&made);
+    assert!(
+        told.len() == 1 && told[0].starts_with("changed: ") && told[0].contains("300 entries"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn clusters_of_one_name_come_each_by_its_uuid() {
+    const OTHER: &str = "00000000-0000-4000-8000-0000000000b2";
+    let of = [("cluster_id", OTHER)];
+    let clusters = vec![row(OF_CLUSTER), with(OF_CLUSTER, &[("uuid", OTHER)])];
+    let masters = [OF_MASTERS, &of, &[("uuid", KEY)]].concat();
+    let groups = vec![
+        with(OF_GROUP, OF_MASTERS),
+        row(OF_GROUP),
+        with(OF_GROUP, &masters),
+        with(OF_GROUP, &[("cluster_id", OTHER), ("uuid", TEMPLATE)]),
+    ];
+    let tables = tables()
+        .with(Table::Clusters, clusters)
+        .with(Table::NodeGroups, groups);
+    let made = made(&tables);
+    assert_eq!(told(&made), [""; 0]);
+    let names = made.clusters.iter().map(|cluster| &*cluster.spec.name);
+    assert_eq!(names.collect::<Vec<_>>(), ["first", "first"]);
+    assert_eq!(made.clusters[1].name_any(), OTHER);
+}
+
+#[test]
 fn a_cluster_comes_with_all_its_groups_or_not_at_all() {
+    let taint = r#"{"key": "a", "effect": "NoSchedule"}"#;
+    let taints = format!("[{}]", vec![taint; 65].join(","));
+    let tainted = with(OF_GROUP, &[("node_taints", &taints)]);
     let bad = with(OF_GROUP, &[("node_count", "-1")]);
     let alien = with(OF_GROUP, &[("cluster_id", "nobody"), ("uuid", KEY)]);
     let same = with(OF_GROUP, &[("uuid", KEY)]);
@@ -330,6 +368,10 @@ fn a_cluster_comes_with_all_its_groups_or_not_at_all() {
         (
             vec![with(OF_GROUP, OF_MASTERS), bad],
             "one of its node groups",
+        ),
+        (
+            vec![with(OF_GROUP, OF_MASTERS), tainted],
+            "at most 64 taints",
         ),
         (vec![with(OF_GROUP, OF_MASTERS)], "2 to 64 node groups"),
         (
@@ -456,7 +498,13 @@ fn an_address_is_of_this_machine_unless_somebody_says_otherwise() {
     assert!(matches!(refused, AddressError::Clear(_)));
     assert!(!refused.to_string().contains("s3cret"));
     assert!(Address::parse(far, Way::Plaintext).is_ok());
+    // What SQLAlchemy takes for a password, and part of one for a host.
+    let good = "mysql+pymysql://magnum:s/c?r#t:x@localhost/magnum?charset=utf8";
+    assert_eq!(parse(good), Ok(()));
     for bad in [
+        "mysql://magnum:x@s3cret@localhost/magnum",
+        "mysql://magnum:x@s3c/ret@localhost/magnum",
+        "mysql://magnum:x@s3c/ret?ssls3cret@localhost/magnum",
         "",
         "magnum",
         "postgresql://a@localhost/magnum",

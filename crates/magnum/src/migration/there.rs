@@ -10,7 +10,7 @@ use api::magnum::{
     definitions,
 };
 use k8s_openapi::{
-    api::core::v1::Secret,
+    ByteString, api::core::v1::Secret,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
@@ -18,10 +18,10 @@ use kube::{
     api::{ListParams, Patch, PatchParams},
 };
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Carried;
-use crate::store::{Store, own, secret_name, secret_of};
+use crate::store::{Store, own, replace_data, secret_name, secret_of};
 
 /// How one object stands to what is to be.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -219,11 +219,12 @@ impl There {
         let (uuid, project) = (cluster.name_any(), &cluster.spec.project_id);
         let keys = wanted.authorities.get(&uuid);
         let secret = keys.map(|keys| secret_of(&uuid, keys));
+        let namespace = cluster.namespace().unwrap_or_default();
         if let Some(secret) = &secret {
             self.create(project, secret).await?;
+            self.complete(&namespace, secret).await?;
         }
         self.create(project, cluster).await?;
-        let namespace = cluster.namespace().unwrap_or_default();
         let clusters: Api<CoeCluster> = Api::namespaced(self.client.clone(), &namespace);
         let there = clusters.get(&uuid).await;
         let there = there.map_err(|source| failed("read", &uuid, source))?;
@@ -244,6 +245,21 @@ impl There {
             .await;
         told.map(drop)
             .map_err(|source| failed("say how it stands of", &uuid, source))
+    }
+
+    /// Adds the authorities that an earlier run did not have.
+    async fn complete(&self, namespace: &str, secret: &Secret) -> Result<(), Error> {
+        let name = secret.name_any();
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let kept = secrets.get(&name).await;
+        let kept = kept.map_err(|source| failed("read the Secret", &name, source))?;
+        let missing = missing(secret, &kept);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let told = replace_data(&secrets, &kept, &missing).await;
+        told.map(drop)
+            .map_err(|source| failed("add authorities to the Secret", &name, source))
     }
 
     /// Makes an object. One that is there already is compared the next time.
@@ -290,7 +306,7 @@ fn standing(different: Vec<String>) -> Standing {
 /// The names of what two objects say differently.
 fn different(wanted: &Value, there: &Value) -> Vec<String> {
     let keys = |value: &Value| {
-        let keys = value.as_object().into_iter().flat_map(|map| map.keys());
+        let keys = value.as_object().into_iter().flat_map(Map::keys);
         keys.cloned().collect::<BTreeSet<_>>()
     };
     let all = keys(wanted)
@@ -327,11 +343,13 @@ fn of_cluster(
     }
     let is_owned = |secret: &Secret| !secret.owner_references().is_empty();
     let is_kept = match (keys, kept) {
-        (Some(keys), Some(kept)) if keys.data != kept.data => {
-            fields.push("authorities".to_owned());
-            true
+        (Some(keys), Some(kept)) => {
+            if is_other(keys, kept) {
+                fields.push("authorities".to_owned());
+            }
+            is_owned(kept) && missing(keys, kept).is_empty()
         }
-        (Some(_), kept) => kept.is_some_and(is_owned),
+        (Some(_), None) => false,
         (None, _) => true,
     };
     if !fields.is_empty() {
@@ -342,6 +360,25 @@ fn of_cluster(
     } else {
         Standing::Undone
     }
+}
+
+/// Whether something of a Secret is kept as something else. What is kept and not found again is none: a run may find fewer.
+fn is_other(wanted: &Secret, kept: &Secret) -> bool {
+    let mut wanted = wanted.data.iter().flatten();
+    let kept = kept.data.as_ref();
+    wanted.any(|(name, value)| {
+        let there = kept.and_then(|kept| kept.get(name));
+        there.is_some_and(|there| there != value)
+    })
+}
+
+/// What of a Secret is not kept.
+fn missing(wanted: &Secret, kept: &Secret) -> BTreeMap<String, ByteString> {
+    let data = wanted.data.clone().unwrap_or_default();
+    let kept = kept.data.as_ref();
+    let is_kept = |name: &String| kept.is_some_and(|kept| kept.contains_key(name));
+    let data = data.into_iter();
+    data.filter(|(name, _)| !is_kept(name)).collect()
 }
 
 /// What is the same of a cluster wherever it is made.

@@ -91,7 +91,20 @@ impl Magnum {
     ///
     /// As [`Magnum::python`].
     pub fn script(&self) -> Result<Command> {
-        let mut python = self.openstack.script("inside.py");
+        self.run("inside.py")
+    }
+
+    /// Python with the script that fills a database and says what Magnum answers of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Magnum::python`].
+    pub fn database(&self) -> Result<Command> {
+        self.run("database.py")
+    }
+
+    fn run(&self, script: &str) -> Result<Command> {
+        let mut python = self.openstack.script(script);
         python.env("PYTHONPATH", self.path()?);
         Ok(python)
     }

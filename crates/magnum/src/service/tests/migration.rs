@@ -10,6 +10,8 @@ use crate::migration::{
     there::{Standing, There},
 };
 
+mod real;
+
 impl World {
     /// One pass of a migration.
     async fn migrate(&self, wanted: &Carried) -> Result<(), crate::migration::there::Error> {
@@ -167,6 +169,32 @@ async fn a_migration_that_was_broken_off_at_any_write_goes_on() {
         );
     }
     assert!(broken >= 5, "{broken}");
+}
+
+#[tokio::test]
+async fn authorities_that_are_found_later_are_added_and_none_is_lost() {
+    let world = World::new().await;
+    let first = made(&tables());
+    world.migrate(&first).await.unwrap();
+    let mut more = made(&tables());
+    let keys = more.authorities.get_mut(CLUSTER).unwrap();
+    let authority = keys[0].1.clone();
+    keys.push((crate::authority::Purpose::Etcd, authority));
+    assert_eq!(world.compared(&more).await[2], Standing::Undone);
+    world.migrate(&more).await.unwrap();
+    let fewer = made(&tables().with(crate::migration::rows::Table::KeyPairs, Vec::new()));
+    for wanted in [&more, &first, &fewer] {
+        world.migrate(wanted).await.unwrap();
+        assert_eq!(world.compared(wanted).await[2], Standing::Same);
+    }
+    let path = format!("/v1/certificates/{CLUSTER}?ca_cert_type=etcd");
+    let kept = world.get("p1:ann:member", &path).await;
+    assert_eq!(kept.body["pem"], CERTIFICATE);
+
+    let keys = more.authorities.get_mut(CLUSTER).unwrap();
+    keys[1].1.certificate.push('\n');
+    let differs = Standing::Differs(vec!["authorities".to_owned()]);
+    assert_eq!(world.compared(&more).await[2], differs);
 }
 
 #[tokio::test]
