@@ -6,6 +6,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod back_ends;
 mod bad;
 mod cluster_api;
 mod example;
