@@ -45,6 +45,8 @@ pub enum Action {
     IssueToken,
     /// Gives it another user of its database, and drops the one before once nobody is at work as that.
     RotateAccount,
+    /// Gives it another user in Keystone, and removes the one before once no pod is at work as that.
+    RotateIdentity,
     /// Lets the next key seal, and the oldest go.
     RotateKeys(Rotation),
     /// Removes ConfigMaps of before.
@@ -325,6 +327,7 @@ impl Action {
             | Self::IssueToken
             | Self::RotateKeys(_)
             | Self::RotateAccount
+            | Self::RotateIdentity
             | Self::PruneConfig
             | Self::RemoveReleases
             | Self::DropDatabase
@@ -349,7 +352,7 @@ impl Action {
             Self::CheckConfig => (900, 10, 3),
             Self::AwaitService(_) => (7200, 60, 3),
             // It waits for pods, and for whoever is at work still.
-            Self::RotateAccount => (3600, 30, 3),
+            Self::RotateAccount | Self::RotateIdentity => (3600, 30, 3),
             Self::SaveBackup | Self::LoadBackup(_) | Self::DrillLoad(_) => (7200, 30, 1),
             Self::CheckBackup(_) | Self::KeepBackups => (3600, 10, 3),
             Self::StopServices | Self::StartServices => (1800, 10, 3),

@@ -45,6 +45,7 @@ mod seeds;
 mod services;
 pub(crate) mod site;
 mod stores;
+mod user;
 
 pub(crate) use database::said as database_said;
 pub(crate) use seeds::{
@@ -192,6 +193,10 @@ impl Worker {
             Action::SeedIdentity => self.seed_identity(inputs, step).await,
             Action::Ask(ask) => self.ask(inputs, definition, &ask, step).await,
             Action::ForgetIdentity => self.forget_identity(inputs).await,
+            Action::RotateIdentity => {
+                self.rotate_identity(inputs, definition, step, context)
+                    .await
+            }
             Action::RotateAccount => self.rotate_account(inputs, definition, step, context).await,
             Action::RotateKeys(rotation) => {
                 let of = (inputs, definition);

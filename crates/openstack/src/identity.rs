@@ -142,6 +142,11 @@ pub fn shared(account: &Account) -> Vec<String> {
     .collect()
 }
 
+/// The users that a service has in turn: there is one of them, and while that is replaced, both.
+pub fn users_of(service: &str) -> [String; 2] {
+    [service.to_owned(), format!("{service}_2")]
+}
+
 /// The password of a user, as something that is set.
 pub fn password(name: &str) -> String {
     format!("password of user {name}")
@@ -159,10 +164,13 @@ fn endpoint(interface: &str, url: &str) -> String {
     format!("endpoint {interface} {url}")
 }
 
+/// Hears of each thing before it is made.
+pub type Note<'a> = &'a (dyn Fn(&str) -> io::Result<()> + Send + Sync);
+
 /// What is made, each noted before it is.
 struct Made<'a> {
     words: Vec<String>,
-    note: &'a (dyn Fn(&str) -> io::Result<()> + Send + Sync),
+    note: Note<'a>,
 }
 
 impl Made<'_> {
@@ -312,7 +320,8 @@ impl Session {
         checked(&asked, answer).await.map(drop)
     }
 
-    /// Makes what a service needs in Keystone, and mends what is its own. What is there stays; what was the former owner's is the owner's then.
+    /// Makes what a service needs in Keystone, and mends what is its own, its user by that name. What is there stays; what was the former
+    /// owner's is the owner's then.
     /// `note` hears of each thing before it is made or mended.
     ///
     /// # Errors
@@ -321,8 +330,9 @@ impl Session {
     pub async fn seed(
         &self,
         account: &Account,
+        user: &str,
         own: Own<'_>,
-        note: &(dyn Fn(&str) -> io::Result<()> + Send + Sync),
+        note: Note<'_>,
     ) -> Result<String, Error> {
         let owner = own.owner;
         let mut made = Made {
@@ -330,27 +340,8 @@ impl Session {
             note,
         };
         let name = account.name.as_str();
-        let found = self
-            .find("project", &[("name", PROJECT), ("domain_id", DOMAIN)])
+        self.user_with_roles(user, &account.roles, own, &mut made)
             .await?;
-        let project = json!({"name": PROJECT, "domain_id": DOMAIN});
-        let project = self.or_make(found.as_ref().map(id), "project", &project, &mut made);
-        let project = project.await?;
-        let found = self.find_user(name).await?;
-        let found = self.kept("user", name, found, own, &mut made).await?;
-        let found = self.described("user", found, own, &mut made).await?;
-        let user = json!({"name": name, "domain_id": DOMAIN, "description": owner});
-        let user = self.or_make(found, "user", &user, &mut made).await?;
-        for name in &account.roles {
-            let found = self.find("role", &[("name", name)]).await?;
-            let role = json!({"name": name});
-            let role = self.or_make(found.as_ref().map(id), "role", &role, &mut made);
-            let role = role.await?;
-            let grant = format!("projects/{project}/users/{user}/roles/{role}");
-            // It stays where it is there.
-            note(&self::grant(name, &account.name)).map_err(Error::Note)?;
-            self.call(Method::PUT, &grant, None).await?;
-        }
         let found = self.find_service(account).await?;
         let found = self.kept("service", name, found, own, &mut made).await?;
         let found = self.described("service", found, own, &mut made).await?;
@@ -387,6 +378,147 @@ impl Session {
         })
     }
 
+    /// A service's user with its roles in the project of services, by its id.
+    async fn user_with_roles(
+        &self,
+        name: &str,
+        roles: &[String],
+        own: Own<'_>,
+        made: &mut Made<'_>,
+    ) -> Result<String, Error> {
+        let found = self
+            .find("project", &[("name", PROJECT), ("domain_id", DOMAIN)])
+            .await?;
+        let project = json!({"name": PROJECT, "domain_id": DOMAIN});
+        let project = self.or_make(found.as_ref().map(id), "project", &project, made);
+        let project = project.await?;
+        let found = self.find_user(name).await?;
+        let found = self.kept("user", name, found, own, made).await?;
+        let found = self.described("user", found, own, made).await?;
+        let user = json!({"name": name, "domain_id": DOMAIN, "description": own.owner});
+        let user = self.or_make(found, "user", &user, made).await?;
+        for role_name in roles {
+            let found = self.find("role", &[("name", role_name)]).await?;
+            let role = json!({"name": role_name});
+            let role = self.or_make(found.as_ref().map(id), "role", &role, made);
+            let role = role.await?;
+            let grant = format!("projects/{project}/users/{user}/roles/{role}");
+            // It stays where it is there.
+            (made.note)(&self::grant(role_name, name)).map_err(Error::Note)?;
+            self.call(Method::PUT, &grant, None).await?;
+        }
+        Ok(user)
+    }
+
+    /// Makes the user that takes the place of a service's user before: with the roles and the groups that one has, whoever gave them, and
+    /// with this password.
+    ///
+    /// # Errors
+    ///
+    /// Somebody else has a user of that name, or Keystone refuses, or does not answer.
+    pub async fn succeed(
+        &self,
+        account: &Account,
+        (former, next): (&str, &str),
+        password: &str,
+        own: Own<'_>,
+        note: Note<'_>,
+    ) -> Result<(), Error> {
+        let mut made = Made {
+            words: Vec::new(),
+            note,
+        };
+        let before = self.user(former, own).await?;
+        // What is adopted is what was there before Windlass, and this one is made now.
+        let own = Own {
+            existing: Existing::Refuse,
+            ..own
+        };
+        let user = self.user_with_roles(next, &account.roles, own, &mut made);
+        let user = user.await?;
+        if let Some(before) = before {
+            self.give_the_same(&id(&before), (next, &user), note)
+                .await?;
+        }
+        note(&self::password(next)).map_err(Error::Note)?;
+        self.set_password(next, password, own).await
+    }
+
+    /// Gives a user the roles and the groups of another one.
+    async fn give_the_same(
+        &self,
+        of: &str,
+        (name, to): (&str, &str),
+        note: Note<'_>,
+    ) -> Result<(), Error> {
+        let path = format!("role_assignments?user.id={of}");
+        let assigned = self.call(Method::GET, &path, None).await?;
+        for assignment in list(&assigned, "role_assignments") {
+            let Some(path) = granted(assignment, to) else {
+                continue;
+            };
+            let role = text(&assignment["role"]["id"]);
+            note(&format!("role {role} for user {name}")).map_err(Error::Note)?;
+            self.call(Method::PUT, &path, None).await?;
+        }
+        let path = format!("users/{of}/groups");
+        let groups = self.call(Method::GET, &path, None).await?;
+        for group in list(&groups, "groups") {
+            let group = id(group);
+            note(&format!("group {group} for user {name}")).map_err(Error::Note)?;
+            let path = format!("groups/{group}/users/{to}");
+            self.call(Method::PUT, &path, None).await?;
+        }
+        Ok(())
+    }
+
+    /// What goes with a service's user, and nobody can make anew: it is not for a rotation to end that.
+    ///
+    /// # Errors
+    ///
+    /// The user is somebody else's, or Keystone refuses, or does not answer.
+    pub async fn belongings(&self, name: &str, own: Own<'_>) -> Result<Vec<String>, Error> {
+        let Some(user) = self.user(name, own).await? else {
+            return Ok(Vec::new());
+        };
+        let user = id(&user);
+        let mut all = Vec::new();
+        for (kind, path) in [
+            (
+                "application_credentials",
+                format!("users/{user}/application_credentials"),
+            ),
+            ("credentials", format!("credentials?user_id={user}")),
+        ] {
+            let found = self.call(Method::GET, &path, None).await?;
+            let what = kind.trim_end_matches('s').replace('_', " ");
+            all.extend(list(&found, kind).map(|one| format!("{what} {}", id(one))));
+        }
+        Ok(all)
+    }
+
+    /// Whether there is a user of that name, whosever.
+    ///
+    /// # Errors
+    ///
+    /// Keystone refuses, or does not answer.
+    pub async fn has_user(&self, name: &str) -> Result<bool, Error> {
+        self.find_user(name).await.map(|found| found.is_some())
+    }
+
+    /// Removes a service's user; one that is not there is none.
+    ///
+    /// # Errors
+    ///
+    /// It is somebody else's, or Keystone refuses, or does not answer.
+    pub async fn remove_user(&self, name: &str, own: Own<'_>) -> Result<(), Error> {
+        let Some(user) = self.user(name, own).await? else {
+            return Ok(());
+        };
+        let path = format!("users/{}", id(&user));
+        self.call(Method::DELETE, &path, None).await.map(drop)
+    }
+
     /// Gives a service's user this password.
     ///
     /// # Errors
@@ -409,7 +541,7 @@ impl Session {
             .map(drop)
     }
 
-    /// Removes a service's user, and its place in the catalogue. What is not its own stays.
+    /// Removes a service's users, and its place in the catalogue. What is not its own stays.
     ///
     /// # Errors
     ///
@@ -420,16 +552,17 @@ impl Session {
             former: None,
             existing: Existing::Refuse,
         };
-        for (collection, found) in [
-            ("services", self.service(account, own).await),
-            ("users", self.user(&account.name, own).await),
-        ] {
-            match found {
-                Ok(Some(found)) => {
-                    let path = format!("{collection}/{}", id(&found));
-                    self.call(Method::DELETE, &path, None).await?;
-                }
-                Ok(None) | Err(Error::Taken { .. }) => {}
+        match self.service(account, own).await {
+            Ok(Some(found)) => {
+                let path = format!("services/{}", id(&found));
+                self.call(Method::DELETE, &path, None).await?;
+            }
+            Ok(None) | Err(Error::Taken { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        for user in users_of(&account.name) {
+            match self.remove_user(&user, own).await {
+                Ok(()) | Err(Error::Taken { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -701,6 +834,29 @@ fn id(found: &Value) -> String {
     text(&found["id"])
 }
 
+fn list<'a>(found: &'a Value, kind: &str) -> impl Iterator<Item = &'a Value> {
+    found[kind].as_array().into_iter().flatten()
+}
+
+/// Where a user is given the role of another one's assignment, in the same place. None: it is of no place that is known.
+fn granted(assignment: &Value, to: &str) -> Option<String> {
+    let scope = &assignment["scope"];
+    let of = |kind: &str| {
+        let id = text(&scope[kind]["id"]);
+        (!id.is_empty()).then(|| format!("{kind}s/{id}"))
+    };
+    let is_system = scope["system"]["all"] == true;
+    let place = of("project")
+        .or_else(|| of("domain"))
+        .or_else(|| is_system.then(|| "system".to_owned()))?;
+    let role = text(&assignment["role"]["id"]);
+    let path = format!("{place}/users/{to}/roles/{role}");
+    Some(match scope["OS-INHERIT:inherited_to"].as_str() {
+        Some(_) => format!("OS-INHERIT/{path}/inherited_to_projects"),
+        None => path,
+    })
+}
+
 /// Ids come into paths: what is none becomes nothing that leads elsewhere.
 fn text(id: &Value) -> String {
     let id = id.as_str().unwrap_or_default();
@@ -715,6 +871,29 @@ fn text(id: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_role_is_given_where_the_other_user_has_it() {
+        for (scope, path) in [
+            (
+                json!({"project": {"id": "p"}}),
+                Some("projects/p/users/u/roles/r"),
+            ),
+            (
+                json!({"domain": {"id": "d"}, "OS-INHERIT:inherited_to": "projects"}),
+                Some("OS-INHERIT/domains/d/users/u/roles/r/inherited_to_projects"),
+            ),
+            (
+                json!({"system": {"all": true}}),
+                Some("system/users/u/roles/r"),
+            ),
+            (json!({"project": {"id": "../users"}}), None),
+            (json!({}), None),
+        ] {
+            let assignment = json!({"role": {"id": "r"}, "user": {"id": "v"}, "scope": scope});
+            assert_eq!(granted(&assignment, "u").as_deref(), path);
+        }
+    }
 
     #[test]
     fn what_the_cluster_before_described_is_own_where_it_is_named_alone() {

@@ -289,7 +289,12 @@ async fn run_of<K: Wish>(object: &K, client: Client, options: &RunStep) -> anyho
         Ok(_) => {}
     }
     let (id, plan) = one_step(wanted, &options.step)?;
-    let rotates = |step: &Step| matches!(Action::of(step), Some(Action::RotateAccount));
+    let rotates = |step: &Step| {
+        matches!(
+            Action::of(step),
+            Some(Action::RotateAccount | Action::RotateIdentity)
+        )
+    };
     if plan.steps.iter().any(rotates) && !is_at_rest(object) {
         bail!(
             "{} is not Ready as its spec says, and {id} replaces its pods by what that says: wait for it (windlass openstack status), or mend it",

@@ -1,7 +1,7 @@
-//! The user of a service's database, rotated: there are two, which take turns, so that nobody is refused meanwhile.
+//! The user of a service's database, or of Keystone, rotated: there are two, which take turns, so that nobody is refused meanwhile.
 //!
 //! The next one is made beside the one at work; the Secret names it; the pods are replaced by such as have it from the Secret; and when nobody
-//! is connected as the one before any more, that goes. What is underway stands in a Secret of its own, so that the one which pods read
+//! is connected as the one before any more, or no pod has it, that goes. What is underway stands in a Secret of its own, so that the one which pods read
 //! changes once, and so that a death in between is seen: whoever comes next goes on where it happened.
 
 use std::{
@@ -16,7 +16,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use runs::calls::{Ended, Seen, call, config, transient, until};
-use serde_json::json;
+use serde_json::{Value, json};
 use workflow::StepContext;
 
 use crate::{
@@ -34,8 +34,9 @@ use crate::{
     sql,
 };
 
-/// The Secret with the next user, by the word behind the name of the object.
+/// The Secrets with the next user of the database and of Keystone, by the word behind the name of the object.
 pub(super) const NEXT: &str = "database-next";
+pub(super) const NEXT_IDENTITY: &str = "identity-next";
 /// On the Secret with the user at work: the run that made it that.
 const ROTATED_BY: &str = "openstack.windlass.dev/account-rotated-by";
 
@@ -50,43 +51,90 @@ impl Worker {
         step: &Step,
         context: &mut StepContext,
     ) -> Done {
-        let current = names::secret(self.name(), "database");
-        let next = names::secret(self.name(), NEXT);
-        let Some(secret) = self.own_secret(&current).await? else {
-            return Err(missing(&current, "is not there").into());
+        let turn = Turn {
+            current: names::secret(self.name(), "database"),
+            next: names::secret(self.name(), NEXT),
+            users: sql::users_of(&definition.database),
         };
         let database = &definition.database;
+        let (secret, phase) = self.stands(&turn).await?;
         self.must_be_own(inputs, database).await?;
-        let user = in_turn(database, text(&secret, "username"), &current)?;
-        let chosen = self.own_secret(&next).await?;
-        let chosen = chosen.map(|next| text(&next, "username"));
-        let run = self.work.run.uid().unwrap_or_default();
-        let is_by_this_run = secret.annotations().get(ROTATED_BY) == Some(&run);
-        let phase = phase(&user, chosen.as_deref(), is_by_this_run);
+        let user = in_turn(database, text(&secret, "username"), &turn.current)?;
         match phase {
             Phase::Done => return Ok(Some(format!("{user} was at work before"))),
             Phase::Begin => {
-                self.choose(inputs, (&user, &other(database, &user)), &next)
+                self.choose(inputs, (&user, turn.other(&user)), &turn.next)
                     .await?;
-                self.switch(inputs, database, &secret, &run).await?;
+                self.switch(inputs, database, &secret).await?;
             }
-            Phase::Switch => self.switch(inputs, database, &secret, &run).await?,
+            Phase::Switch => self.switch(inputs, database, &secret).await?,
             Phase::Finish => {}
         }
-        let user = self.site().secret_value(&current, "username").await?;
+        let user = self.put_to_work(&turn, (inputs, definition), step, context);
+        let user = user.await?;
+        let former = turn.other(&user);
+        self.must_be_own(inputs, database).await?;
+        self.end_user(inputs, former, step, context).await?;
+        self.remove_secret(&turn.next).await?;
+        Ok(Some(format!("{user} is at work, and {former} is gone")))
+    }
+
+    /// The Secret with the user at work, and where a rotation of it stands.
+    pub(super) async fn stands(&self, turn: &Turn) -> Result<(Secret, Phase), Failure> {
+        let Some(secret) = self.own_secret(&turn.current).await? else {
+            return Err(missing(&turn.current, "is not there"));
+        };
+        let chosen = self.own_secret(&turn.next).await?;
+        let chosen = chosen.map(|next| text(&next, "username"));
+        let run = self.work.run.uid().unwrap_or_default();
+        let is_by_this_run = secret.annotations().get(ROTATED_BY) == Some(&run);
+        let phase = phase(
+            &text(&secret, "username"),
+            chosen.as_deref(),
+            is_by_this_run,
+        );
+        Ok((secret, phase))
+    }
+
+    /// Has the Secret of the user at work name the next one: all of it at once, and as it was read.
+    pub(super) async fn name_next(&self, current: &Secret, values: Value) -> Result<(), Failure> {
+        let run = self.work.run.uid().unwrap_or_default();
+        let patch = json!({
+            "metadata": {
+                "resourceVersion": current.resource_version(),
+                "annotations": {ROTATED_BY: run},
+            },
+            "stringData": values,
+        });
+        let name = current.name_any();
+        self.about(&audit::object("Secret", &name))?;
+        let patched = self
+            .secrets()
+            .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await;
+        patched
+            .map(drop)
+            .map_err(|error| call(format!("change Secret {name}"), &error))
+    }
+
+    /// Replaces the pods by such as have the user that the Secret names now, and says who that is.
+    pub(super) async fn put_to_work(
+        &self,
+        turn: &Turn,
+        (inputs, definition): (&Inputs, &Definition),
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Result<String, Ended> {
+        let user = self.site().secret_value(&turn.current, "username").await?;
         // Pods read their environment when they start: those of now have the user of before.
         self.deploy(inputs, definition).await?;
         self.await_api(step, context).await?;
         self.answers(inputs, definition, step).await?;
-        let former = other(database, &user);
-        self.must_be_own(inputs, database).await?;
-        self.end_user(inputs, &former, step, context).await?;
-        self.remove_secret(&next).await?;
-        Ok(Some(format!("{user} is at work, and {former} is gone")))
+        Ok(user)
     }
 
     /// A Secret that was made for the object. One of somebody else is not followed, whatever it says.
-    async fn own_secret(&self, name: &str) -> Result<Option<Secret>, Failure> {
+    pub(super) async fn own_secret(&self, name: &str) -> Result<Option<Secret>, Failure> {
         let found = self.secrets().get_opt(name).await;
         let found = found.map_err(|error| call(format!("read Secret {name}"), &error))?;
         if found
@@ -147,7 +195,6 @@ impl Worker {
         inputs: &Inputs,
         database: &str,
         current: &Secret,
-        run: &str,
     ) -> Result<(), Failure> {
         let next = names::secret(self.name(), NEXT);
         let (user, password) = self.account_in(&next, database).await?;
@@ -162,25 +209,11 @@ impl Worker {
         self.confine(&mut session, database, &user).await?;
         session.close().await;
         let place = place(&inputs.database, database);
-        let patch = json!({
-            "metadata": {
-                "resourceVersion": current.resource_version(),
-                "annotations": {ROTATED_BY: run},
-            },
-            "stringData": {
-                "connection": connection(&user, &password, &place),
-                "username": user, "password": password,
-            },
+        let values = json!({
+            "connection": connection(&user, &password, &place),
+            "username": user, "password": password,
         });
-        let name = current.name_any();
-        self.about(&audit::object("Secret", &name))?;
-        let patched = self
-            .secrets()
-            .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
-            .await;
-        patched
-            .map(drop)
-            .map_err(|error| call(format!("change Secret {name}"), &error))
+        self.name_next(current, values).await
     }
 
     /// Asks for what only a service that reaches its database can answer, as the last steps of its run do.
@@ -227,15 +260,27 @@ impl Worker {
     }
 }
 
-/// The one of the two users of a database that this one is not.
-fn other(database: &str, user: &str) -> String {
-    let [first, second] = sql::users_of(database);
-    if user == first { second } else { first }
+/// Two users that take turns, and where it stands whose turn it is.
+pub(super) struct Turn {
+    /// The Secret with the user at work.
+    pub(super) current: String,
+    /// The Secret with the next one, while there is one.
+    pub(super) next: String,
+    /// Their names.
+    pub(super) users: [String; 2],
+}
+
+impl Turn {
+    /// The one of the two that this one is not.
+    pub(super) fn other(&self, user: &str) -> &str {
+        let [first, second] = &self.users;
+        if user == first { second } else { first }
+    }
 }
 
 /// Where a rotation stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Phase {
+pub(super) enum Phase {
     /// Nothing of it is done.
     Begin,
     /// The next user is chosen and may be there, and nobody knows it.
@@ -256,7 +301,7 @@ fn phase(user: &str, next: Option<&str>, is_by_this_run: bool) -> Phase {
     }
 }
 
-fn text(secret: &Secret, key: &str) -> String {
+pub(super) fn text(secret: &Secret, key: &str) -> String {
     let value = secret.data.as_ref().and_then(|data| data.get(key));
     let bytes = value.map(|value| value.0.clone()).unwrap_or_default();
     String::from_utf8(bytes).unwrap_or_default()

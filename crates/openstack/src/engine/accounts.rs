@@ -43,19 +43,17 @@ impl Worker {
         let admin = self.administrator(identity).await?;
         self.held()?;
         let account = &identity.account;
-        let note = |what: &str| {
-            let what = audit::in_keystone(what);
-            audit::note(&self.work.directory, &what)
-        };
-        let made = admin.seed(account, own, &note).await;
+        let secret = names::secret(self.name(), IDENTITY);
+        let login = self.site().login(&secret, None).await?;
+        let user = in_turn(&account.name, &login.username, &secret)?;
+        let note = |what: &str| self.noted_in_keystone(what);
+        let made = admin.seed(account, user, own, &note).await;
         let mut detail = made.map_err(|error| said(&error))?;
         // A password that is right is left alone: setting it would end all tokens of the user.
-        let secret = names::secret(self.name(), "identity");
-        let login = self.site().login(&secret, None).await?;
         if let LoggedIn::Refused = self.site().try_login(&identity.url, &login).await? {
-            self.about(&audit::in_keystone(&identity::password(&account.name)))?;
+            self.about(&audit::in_keystone(&identity::password(user)))?;
             admin
-                .set_password(&account.name, &login.password, own)
+                .set_password(user, &login.password, own)
                 .await
                 .map_err(|error| said(&error))?;
             detail.push_str(", set the password");
@@ -112,7 +110,11 @@ impl Worker {
         Ok(secret.map_err(failed)?.is_none() || service.map_err(failed)?.is_none())
     }
 
-    async fn administrator(&self, identity: &Identity) -> Result<Session, Failure> {
+    pub(super) fn noted_in_keystone(&self, what: &str) -> std::io::Result<()> {
+        audit::note(&self.work.directory, &audit::in_keystone(what))
+    }
+
+    pub(super) async fn administrator(&self, identity: &Identity) -> Result<Session, Failure> {
         let login = self
             .site()
             .login(&identity.admin_secret, Some("project"))
@@ -121,6 +123,27 @@ impl Worker {
             .begin(&identity.url, &login, &identity.admin_secret)
             .await
     }
+}
+
+/// The Secret with a service's user in Keystone, by the word behind the name of the object.
+pub(super) const IDENTITY: &str = "identity";
+
+/// The user that a Secret names, if it is one of the two of the service: as administrator nobody else's is changed, whatever a Secret says.
+pub(super) fn in_turn<'a>(service: &str, user: &'a str, secret: &str) -> Result<&'a str, Failure> {
+    let [first, second] = identity::users_of(service);
+    if user == first || user == second {
+        return Ok(user);
+    }
+    Err(config(
+        "Taken",
+        format!(
+            "Secret {secret} names the user {}, and {service} is {first} or {second} to Keystone",
+            api::text::plain(user, 64)
+        ),
+        &format!(
+            "write {first} under the key username of Secret {secret}, or delete the Secret, and retry the run"
+        ),
+    ))
 }
 
 /// What Keystone said, or did not.

@@ -18,7 +18,12 @@ use crate::{
     audit,
     cloud::database_server,
     definition::{Definition, SecretKind},
-    engine::{Done, Worker, account::NEXT, database::in_turn, releases::selector},
+    engine::{
+        Done, Worker,
+        account::{NEXT, NEXT_IDENTITY},
+        database::in_turn,
+        releases::selector,
+    },
     names::{self, CONFIG_PART, MANAGER},
     service::{Inputs, Server},
 };
@@ -174,7 +179,7 @@ impl Worker {
     }
 
     pub(super) async fn remove_secrets(&self, definition: &Definition) -> Done {
-        for word in definition.secret_words().chain([NEXT]) {
+        for word in definition.secret_words().chain([NEXT, NEXT_IDENTITY]) {
             self.remove_secret(&names::secret(self.name(), word))
                 .await?;
         }

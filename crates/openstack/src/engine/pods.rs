@@ -13,7 +13,10 @@ use kube::{
 use runs::calls::call;
 
 use crate::{
-    engine::{Of, Worker, account::NEXT},
+    engine::{
+        Of, Worker,
+        account::{NEXT, NEXT_IDENTITY},
+    },
     names,
 };
 
@@ -127,7 +130,7 @@ impl Worker {
         // By their names: one that a person brought has no label.
         let own: BTreeSet<_> = match &self.of {
             Of::Service(of) => {
-                let own = of.1.secret_words().chain([NEXT]);
+                let own = of.1.secret_words().chain([NEXT, NEXT_IDENTITY]);
                 own.map(|word| names::secret(self.name(), word)).collect()
             }
             Of::Cloud(_) | Of::Seed(_) => BTreeSet::new(),

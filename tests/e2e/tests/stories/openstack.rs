@@ -116,6 +116,7 @@ fn one_object_ends_with_tokens_and_an_image() {
         rotates_keys(&world);
         rotates_credentials(&world);
         rotates_account(&world);
+        rotates_identity(&world);
         slip_is_refused(&world);
     }
     let config = json!({"keystone.conf": "[token]\nexpiration = 4321\n"});
@@ -422,6 +423,33 @@ fn rotates_account(world: &Services) {
     assert!(!names(world, "secrets").contains("one-keystone-database-next"));
 }
 
+/// Glance has another user in Keystone, which has what people gave the one before; that one is gone.
+fn rotates_identity(world: &Services) {
+    let of_before = ["--user", "glance", "--project", "admin", "reader"];
+    let give = [&["role", "add"][..], &of_before].concat();
+    world.openstack(&give).unwrap();
+    let says = "glance_2 is at work, and glance is gone";
+    does_step(world, "one-glance", "identity/rotate", says);
+    let secret = "one-glance-identity";
+    assert_eq!(world.secret(secret, "username").unwrap(), "glance_2");
+    assert!(!names(world, "secrets").contains("one-glance-identity-next"));
+    let roles = [
+        "role",
+        "assignment",
+        "list",
+        "--names",
+        "--project",
+        "admin",
+    ];
+    let roles = [&roles[..], &["--user", "glance_2"]].concat();
+    let roles = world.openstack(&roles).unwrap();
+    assert!(roles.contains("reader"), "{roles}");
+    let users = ["user", "list", "-f", "value", "-c", "Name"];
+    let users = world.openstack(&users).unwrap();
+    assert!(!users.lines().any(|user| user == "glance"), "{users}");
+    world.until("openstack", "one", "Ready").unwrap();
+}
+
 /// The image of the next release says that it knows no such setting, before anything of it is begun.
 fn slip_is_refused(world: &Services) {
     let of = || {
@@ -484,7 +512,7 @@ fn rotates_credentials(world: &Services) {
             .unwrap();
         does_step(world, "one-keystone", "credentials/rotate", says);
     }
-    let show = ["credential", "show", id.trim(), "-f", "value", "-c", "data"];
+    let show = ["credential", "show", id.trim(), "-f", "value", "-c", "blob"];
     assert_eq!(world.openstack(&show).unwrap().trim(), "sealed");
 }
 

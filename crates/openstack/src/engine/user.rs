@@ -1,0 +1,141 @@
+//! The user of a service in Keystone, rotated as that of its database is: two take turns.
+//!
+//! The next one has the roles and the groups of the one before, whoever gave them. What belongs to that one and would go with it, as an
+//! application credential, is for people to make anew first.
+
+use std::collections::BTreeMap;
+
+use api::run::{Failure, Step};
+use k8s_openapi::api::core::v1::Secret;
+use runs::calls::{config, transient};
+use serde_json::json;
+use workflow::StepContext;
+
+use crate::{
+    definition::Definition,
+    engine::{
+        Done, Worker,
+        account::{NEXT_IDENTITY, Phase, Turn, text},
+        accounts::{IDENTITY, in_turn, said},
+        misplaced,
+        objects::password,
+    },
+    identity::{self, Own},
+    names,
+    service::{Identity, Inputs},
+};
+
+impl Worker {
+    pub(super) async fn rotate_identity(
+        &self,
+        inputs: &Inputs,
+        definition: &Definition,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Done {
+        let identity = inputs.identity.as_ref().ok_or_else(|| misplaced(step))?;
+        let service = &identity.account.name;
+        let turn = Turn {
+            current: names::secret(self.name(), IDENTITY),
+            next: names::secret(self.name(), NEXT_IDENTITY),
+            users: identity::users_of(service),
+        };
+        let owner = self.owner().await?;
+        let own = Own {
+            owner: &owner,
+            former: None,
+            existing: self.existing(inputs),
+        };
+        let (secret, phase) = self.stands(&turn).await?;
+        let user = text(&secret, "username");
+        let user = in_turn(service, &user, &turn.current)?;
+        match phase {
+            Phase::Done => return Ok(Some(format!("{user} was at work before"))),
+            Phase::Begin => {
+                self.choose_next(identity, (user, turn.other(user)), own, &turn.next)
+                    .await?;
+                self.let_succeed(identity, user, own, (&turn, &secret))
+                    .await?;
+            }
+            Phase::Switch => {
+                self.let_succeed(identity, user, own, (&turn, &secret))
+                    .await?;
+            }
+            Phase::Finish => {}
+        }
+        let user = self.put_to_work(&turn, (inputs, definition), step, context);
+        let user = user.await?;
+        let former = turn.other(&user);
+        let admin = self.administrator(identity).await?;
+        self.about(&crate::audit::removed(&crate::audit::in_keystone(
+            &format!("user {former}"),
+        )))?;
+        let removed = admin.remove_user(former, own).await;
+        removed.map_err(|error| said(&error))?;
+        self.remove_secret(&turn.next).await?;
+        Ok(Some(format!("{user} is at work, and {former} is gone")))
+    }
+
+    /// Notes who is next, with a password that nobody knows yet. As long as nothing is noted, one of that name is somebody else's.
+    async fn choose_next(
+        &self,
+        identity: &Identity,
+        (user, next): (&str, &str),
+        own: Own<'_>,
+        secret: &str,
+    ) -> Result<(), Failure> {
+        let admin = self.administrator(identity).await?;
+        let belongings = admin.belongings(user, own).await;
+        let belongings = belongings.map_err(|error| said(&error))?;
+        if !belongings.is_empty() {
+            return Err(config(
+                "Taken",
+                format!(
+                    "user {user} has what would go with it: {}",
+                    api::text::lines(&belongings.join(", "), 500)
+                ),
+                "delete it where nobody needs it, or give it to another user; then retry the run",
+            ));
+        }
+        if admin.has_user(next).await.map_err(|error| said(&error))? {
+            return Err(config(
+                "Taken",
+                format!("Keystone has a user {next} already, and no rotation made it"),
+                &format!(
+                    "remove it if nobody needs it (openstack user delete {next}), for {next} takes turns with {user}, and retry the run"
+                ),
+            ));
+        }
+        let values = [("username", next.to_owned()), ("password", password())];
+        let made = self.make_secret(secret, BTreeMap::from(values)).await?;
+        if !made {
+            let what = format!("Secret {secret} was made meanwhile");
+            return Err(transient("Taken", what));
+        }
+        Ok(())
+    }
+
+    /// Makes the next user, and lets the Secret name it.
+    async fn let_succeed(
+        &self,
+        identity: &Identity,
+        user: &str,
+        own: Own<'_>,
+        (turn, current): (&Turn, &Secret),
+    ) -> Result<(), Failure> {
+        let chosen = self.site().login(&turn.next, None).await?;
+        let next = in_turn(&identity.account.name, &chosen.username, &turn.next)?;
+        let admin = self.administrator(identity).await?;
+        let note = |what: &str| self.noted_in_keystone(what);
+        let made = admin.succeed(
+            &identity.account,
+            (user, next),
+            &chosen.password,
+            own,
+            &note,
+        );
+        made.await.map_err(|error| said(&error))?;
+        let values = json!({"username": next, "password": chosen.password});
+        self.name_next(current, values).await
+    }
+}
