@@ -210,8 +210,13 @@ async fn in_time<T>(
 
 /// What can be done where a server was not read.
 fn remedy(error: &mysql_async::Error) -> &'static str {
-    let mysql_async::Error::Server(error) = error else {
-        return "; look whether it runs, and at the host and the port of its address";
+    let error = match error {
+        mysql_async::Error::Server(error) => error,
+        mysql_async::Error::Io(_) => {
+            return "; look whether it runs, and at the host and the port of its address";
+        }
+        // What was said is not understood: a way to log in, for example, that is not known here.
+        _ => return "",
     };
     match error.code {
         1045 | 1698 => {

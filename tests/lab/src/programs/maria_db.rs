@@ -52,7 +52,7 @@ impl MariaDb {
         inside.args([root(directory.path()).as_os_str(), OsStr::new(&script)]);
         let log = fs::File::create(directory.path().join("log"))?;
         let process = inside.stdout(Stdio::null()).stderr(log).spawn();
-        let server = Self {
+        let mut server = Self {
             directory,
             port,
             process: process.context("start MariaDB")?,
@@ -61,10 +61,10 @@ impl MariaDb {
         Ok(server)
     }
 
-    fn until_it_serves(&self) -> Result<()> {
+    fn until_it_serves(&mut self) -> Result<()> {
         let begun = Instant::now();
         while self.client(b"SELECT 1").is_err() {
-            if begun.elapsed() > LIMIT {
+            if begun.elapsed() > LIMIT || self.process.try_wait()?.is_some() {
                 let log = fs::read_to_string(self.directory.path().join("log"));
                 bail!("MariaDB does not serve: {}", log.unwrap_or_default());
             }
