@@ -39,6 +39,7 @@ mod birth;
 mod health;
 mod live;
 mod machine_sets;
+mod neighbours;
 pub mod part;
 mod pools;
 pub(crate) mod records;
@@ -52,6 +53,7 @@ mod vault;
 use birth::Birth;
 use health::Standing;
 pub use live::Resources;
+pub use neighbours::Held;
 use part::Parts;
 
 /// What the passes share.
@@ -70,6 +72,8 @@ pub struct Context {
     pub inventories: Arc<Inventories>,
     /// What happened.
     pub events: Events,
+    /// The namespaces that are being written into.
+    pub held: Held,
     /// Where kinds are found that Windlass does not know.
     pub resources: Resources,
     /// How long what waits for VaultSecrets is left alone.

@@ -73,6 +73,7 @@ pub fn operate(manager: &mut Manager, options: Options) {
         vault_secrets: vault_secrets.as_ref().map(Watch::store),
         inventories: Arc::clone(&inventories),
         events: events.clone(),
+        held: cluster::Held::default(),
         resources: cluster::Resources::default(),
         back_off: BackOff::default(),
         settle_after: options.settle_after,

@@ -193,9 +193,8 @@ fn fleet_rules() -> Vec<Value> {
         rule(
             "kubespray.k8s.io",
             &["clusters", "clusternodes"],
-            &["get", "create", "patch", "delete"],
+            &["get", "list", "create", "patch", "delete"],
         ),
-        rule("kubespray.k8s.io", &["clusters"], &["list"]),
         // What values in Vault are rendered to. The Secrets themselves are for the operator of VaultSecrets.
         rule(
             api::secrets::GROUP,

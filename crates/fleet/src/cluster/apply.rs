@@ -8,8 +8,7 @@ use api::inventory::{
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
-    core::PartialObjectMeta,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde_json::{Value, json};
 
@@ -17,7 +16,7 @@ use super::{
     ADOPTED, Context, Error, Pass,
     before::{self, Before, Kept},
     health::{self, Rolling},
-    live, machine_sets, own,
+    live, machine_sets, neighbours, own,
     part::{Part, Parts},
     records, refuse, report,
     request::with_request,
@@ -57,9 +56,16 @@ pub(super) async fn bring(
             refuse(pass, revision, vec![problem]);
             return Ok(());
         }
-        if let Some(problem) = another_cluster(cluster, parts, context).await? {
-            refuse(pass, revision, vec![problem]);
-            return Ok(());
+    }
+    // Until all is written, or refused.
+    let mut _hold = None;
+    if is_new {
+        match neighbours::hold(&own(cluster), parts, context).await? {
+            Ok(hold) => _hold = Some(hold),
+            Err(problem) => {
+                refuse(pass, revision, vec![problem]);
+                return Ok(());
+            }
         }
     }
     if is_begun && let Some(waits) = still_awaited(parts, &before, context).await? {
@@ -207,7 +213,8 @@ fn lost(revision: &str) -> FleetProblem {
         message: "holds what stands of the cluster, and is gone or altered: nobody knows which objects of it would have to go".to_owned(),
         remedy: "restore it from a backup. Without one: delete yourself what the inventory no longer has of this cluster, and have the rest \
             taken for handed over: kubectl patch fleetcluster NAME --subresource=status --type=merge -p \
-            '{\"status\":{\"applied\":\"adopted\",\"begun\":null,\"abandoned\":null}}'"
+            '{\"status\":{\"applied\":\"adopted\",\"begun\":null,\"abandoned\":null}}', \
+            and once more if status.applied is not adopted then"
             .to_owned(),
         ..FleetProblem::default()
     }
@@ -371,46 +378,6 @@ async fn places(
                     ..FleetProblem::default()
                 }));
             }
-        }
-    }
-    Ok(None)
-}
-
-/// A Cluster of kubespray that is another FleetCluster's, where objects of kubespray are to be: the hosts of a namespace are those of its Cluster,
-/// whoever declared them, and may name its Secrets.
-async fn another_cluster(
-    cluster: &FleetCluster,
-    parts: &Parts,
-    context: &Context,
-) -> Result<Option<FleetProblem>, Error> {
-    let of_kubespray = parts.objects.iter().filter(|part| part.is_kubespray());
-    let places: BTreeSet<_> = of_kubespray.map(|part| &part.namespace).collect();
-    let own = own(cluster);
-    for place in places {
-        let api = Api::<api::Cluster>::namespaced(context.client.clone(), place);
-        let there = match api.list_metadata(&ListParams::default()).await {
-            // Where the kind is not known there is none: what is wrong with that is told when it is applied.
-            Err(error) if is_unknown(&error) => continue,
-            there => there.map_err(|error| {
-                Error::Api(format!("list the Clusters of namespace {place}"), error)
-            })?,
-        };
-        let is_of_another = |there: &&PartialObjectMeta<api::Cluster>| {
-            let whose = there.annotations().get(FLEET_CLUSTER_ANNOTATION);
-            whose.is_some_and(|whose| own != *whose)
-        };
-        let mut others = there.items.iter().filter(is_of_another);
-        if let Some(other) = others.next() {
-            return Ok(Some(FleetProblem {
-                object: format!("Namespace {place}"),
-                rule: "ForeignCluster".to_owned(),
-                message: format!(
-                    "has the Cluster {} of another FleetCluster in it: hosts and Secrets of a namespace are those of its Cluster",
-                    other.name_any()
-                ),
-                remedy: "have the ClusterTemplate render the objects of each cluster into a namespace of its own".to_owned(),
-                ..FleetProblem::default()
-            }));
         }
     }
     Ok(None)

@@ -65,7 +65,7 @@ pub(super) fn decide(
     let mut status = rollout.status.clone().unwrap_or_default();
     let name = rollout.name_any();
     let windows = Windows::read(&spec.windows, &windows_field(&name));
-    let problem = prevented_by(rollout, &known.levels);
+    let problem = impossible(rollout, &known.levels);
     let situation = Situation {
         rollout,
         known,
@@ -265,6 +265,9 @@ impl Situation<'_> {
         edited: Vec<Candidate>,
     ) -> Decided {
         decided.run = last;
+        // A run that is under way has its waves, by whatever names.
+        let problem = decided.problem.clone();
+        decided.problem = problem.or_else(|| name_of_another(self.rollout));
         if let Some(problem) = &decided.problem {
             decided.verdict.waits = Some(problem.clone());
             return decided;
@@ -437,10 +440,14 @@ fn no_way(mut decided: Decided, last: Option<RolloutRun>, why: &str) -> Decided 
 
 /// Why a roll-out of clusters with these levels can never run.
 pub fn prevented_by(rollout: &Rollout, levels: &BTreeSet<String>) -> Option<String> {
+    impossible(rollout, levels).or_else(|| name_of_another(rollout))
+}
+
+/// What no cluster is begun with, of a run that is under way either.
+fn impossible(rollout: &Rollout, levels: &BTreeSet<String>) -> Option<String> {
     let (name, spec) = (rollout.name_any(), &rollout.spec);
     let windows = || Windows::read(&spec.windows, &windows_field(&name)).err();
     unknown_level(rollout, levels)
-        .or_else(|| name_of_another(rollout))
         .or_else(|| gates::problem(&name, spec))
         .or_else(|| windows().map(|wrong| problem::text(&wrong)))
 }

@@ -140,6 +140,10 @@ pub fn advance(
     now: Timestamp,
 ) -> Verdict {
     for member in &mut run.clusters {
+        if is_under_way(member) && member.begun.is_none() {
+            // Begun by a Windlass before, or written where the definition has no such field.
+            member.begun.clone_from(&member.since);
+        }
         follow(member, seen.get(&member.name), policy, steering, now);
     }
     replace_canaries(run);

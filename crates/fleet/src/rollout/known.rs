@@ -73,6 +73,7 @@ impl Known {
         ))
     }
 }
+
 /// The first thing that keeps a cluster from being rendered.
 fn why(problems: &Problems) -> String {
     let problem = problems.0.first().map(inventories::told);

@@ -127,9 +127,11 @@ fn summary(decided: &Decided, known: &Known) -> (Standing, &'static str, String)
         return (Standing::Stalled, "InvalidSpec", problem.clone());
     }
     match decided.verdict.phase {
-        RolloutPhase::Idle | RolloutPhase::Succeeded if known.broken.is_empty() => {
-            (Standing::Ready, "UpToDate", up_to_date(&decided.skipped))
-        }
+        RolloutPhase::Idle | RolloutPhase::Succeeded if known.broken.is_empty() => (
+            Standing::Ready,
+            "UpToDate",
+            up_to_date(&decided.skipped, known),
+        ),
         RolloutPhase::Idle | RolloutPhase::Succeeded => (
             Standing::Unhealthy,
             "NotRendered",
@@ -147,8 +149,14 @@ fn summary(decided: &Decided, known: &Known) -> (Standing, &'static str, String)
 }
 
 /// Who was left out stays so for as long as nobody edits it: whoever asks why it is of another revision finds it here.
-fn up_to_date(skipped: &BTreeMap<String, String>) -> String {
-    let out: Vec<_> = skipped.keys().cloned().collect();
+fn up_to_date(skipped: &BTreeMap<String, String>, known: &Known) -> String {
+    let is_there = |name: &str, revision: &String| {
+        let seen = known.seen.get(name);
+        seen.is_some_and(|seen| !seen.is_halfway && seen.applied.as_ref() == Some(revision))
+    };
+    let out = skipped.iter();
+    let out = out.filter(|(name, revision)| !is_there(name, revision));
+    let out: Vec<_> = out.map(|(name, _)| name.clone()).collect();
     let whole = "every cluster is as the inventory renders it";
     match out.as_slice() {
         [] => whole.to_owned(),

@@ -141,6 +141,33 @@ async fn nobody_adds_hosts_to_the_cluster_of_another() {
 }
 
 #[tokio::test]
+async fn of_two_that_are_born_into_one_namespace_at_once_one_is() {
+    let world = World::start().await;
+    begin(&world, template(FLEET, &[])).await;
+    let shop = cluster(json!({"version": "1.34.3"}));
+    world.apply::<FleetCluster>("shop", shop.clone()).await;
+    world.apply::<FleetCluster>("wiki", shop).await;
+    let names = ["shop", "wiki"];
+    let is_told =
+        |cluster: &FleetCluster| is_ready(cluster) || !status(cluster).problems.is_empty();
+    let mut born = Vec::new();
+    for name in names {
+        let cluster = world.until::<FleetCluster>(name, "told of", is_told).await;
+        match status(&cluster).problems.first() {
+            Some(problem) => assert_eq!(problem.rule, "ForeignCluster"),
+            None => born.push(name),
+        }
+    }
+    let [born] = born.as_slice() else {
+        panic!("{born:?} are born")
+    };
+    let clusters = world.all::<Cluster>(FLEET);
+    let there = clusters.list(&kube::api::ListParams::default()).await;
+    let there: Vec<_> = there.unwrap().iter().map(ResourceExt::name_any).collect();
+    assert_eq!(there, [*born]);
+}
+
+#[tokio::test]
 async fn a_cluster_that_is_there_is_taken_over_when_it_is_handed_over_and_changed_by_a_rollout() {
     let world = World::start().await;
     begin(&world, template(FLEET, &[])).await;

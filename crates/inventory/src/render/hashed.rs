@@ -10,7 +10,7 @@
 //! # Source
 //! Cluster API, "Updating machine infrastructure and bootstrap templates", "Changing a ClusterClass" (rebase).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::inventory::Naming;
 use serde_json::Value;
@@ -46,23 +46,37 @@ pub(super) fn name(documents: &mut [RenderedDocument]) {
 fn in_order(documents: &[RenderedDocument]) -> Vec<usize> {
     let numbered = documents.iter().enumerate();
     let hashed = numbered.filter(|(_, document)| document.naming == Naming::Hashed);
-    let mut left: Vec<_> = hashed
-        .map(|(number, document)| (number, document, references(&document.content)))
-        .collect();
+    let hashed: Vec<_> = hashed.collect();
+    let mut places = BTreeMap::<_, Vec<usize>>::new();
+    for (number, document) in &hashed {
+        let named = (document.object.kind.clone(), document.object.name.clone());
+        places.entry(named).or_default().push(*number);
+    }
     let mut order = Vec::new();
-    while !left.is_empty() {
-        let waits = |document: &RenderedDocument, named: &BTreeSet<(String, String)>| {
-            let mut others = left.iter().map(|(_, other, _)| &other.object);
-            others.any(|other| {
-                *other != document.object
-                    && named.contains(&(other.kind.clone(), other.name.clone()))
-            })
+    let mut met = BTreeSet::new();
+    for (number, _) in hashed {
+        // Each with what it refers to that is still to be named, the next of which is the last.
+        let mut open = Vec::new();
+        let mut enter = |number: usize, open: &mut Vec<(usize, Vec<usize>)>| {
+            if met.insert(number)
+                && let Some(document) = documents.get(number)
+            {
+                let named = references(&document.content);
+                let all = named.iter().filter_map(|named| places.get(named));
+                let mut all: Vec<_> = all.flatten().copied().collect();
+                all.sort_unstable_by(|a, b| b.cmp(a));
+                open.push((number, all));
+            }
         };
-        let next = left
-            .iter()
-            .position(|(_, document, named)| !waits(document, named));
-        let (number, ..) = left.remove(next.unwrap_or_default());
-        order.push(number);
+        enter(number, &mut open);
+        while let Some((number, before)) = open.last_mut() {
+            if let Some(other) = before.pop() {
+                enter(other, &mut open);
+            } else {
+                order.push(*number);
+                open.pop();
+            }
+        }
     }
     order
 }

@@ -1058,6 +1058,32 @@ fn a_cluster_is_kept_from_being_done_by_a_rule_that_is_not_true() {
 }
 
 #[test]
+fn a_wave_of_a_name_that_every_run_has_begins_no_run_and_holds_none_up() {
+    let waves = json!([{"name": "rest", "level": "site", "objects": ["a"]}]);
+    let edited = known(&[("a1", "1", "2"), ("b1", "1", "2")]);
+    let mut fresh = rollout(json!({"waves": waves}));
+    let decided = pass(&mut fresh, &edited);
+    assert!(decided.run.is_none());
+    let problem = decided.problem.unwrap();
+    assert!(
+        problem.contains("spec.waves: rest is the name of another wave"),
+        "{problem}"
+    );
+    // One of a Windlass that took it.
+    let mut begun = rollout(json!({"soak": "0s", "canary": {"count": 0}}));
+    pass(&mut begun, &edited);
+    begun.spec.waves = serde_json::from_value(waves).unwrap();
+    let through = known(&[("a1", "2", "2"), ("b1", "1", "2")]);
+    pass(&mut begun, &through);
+    let goes_on = pass(&mut begun, &through);
+    assert!(
+        phases(&goes_on).ends_with("b1=Updating@2"),
+        "{}",
+        phases(&goes_on)
+    );
+}
+
+#[test]
 fn a_gate_that_stays_shut_fails_with_its_name() {
     let mut rollout = rollout(json!({
         "deadline": "1h", "canary": {"count": 0}, "gates": [{"type": "CertificatesValid", "status": "True"}],

@@ -1,0 +1,137 @@
+//! The namespaces of clusters of kubespray: the hosts of a namespace are those of its Cluster, whoever declared them, and may name its Secrets.
+//! So one namespace is for one FleetCluster.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError},
+};
+
+use api::{
+    Cluster, ClusterNode,
+    inventory::{FLEET_CLUSTER_ANNOTATION, FleetProblem},
+};
+use k8s_openapi::NamespaceResourceScope;
+use kube::{Api, Resource, ResourceExt, api::ListParams};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Context, Error, apply::is_unknown, part::Parts};
+
+/// The namespaces that passes write into, and for which FleetCluster: of two that come to the same one at once, neither is there for the other
+/// to see.
+#[derive(Debug, Default)]
+pub struct Held(Mutex<BTreeMap<String, String>>);
+
+/// As long as it lives, nobody else comes to these namespaces.
+#[derive(Debug)]
+pub(super) struct Hold<'a> {
+    held: &'a Held,
+    places: BTreeSet<String>,
+}
+
+impl Held {
+    /// Holds namespaces, or says which one another FleetCluster holds.
+    fn hold(&self, places: BTreeSet<String>, own: &str) -> Result<Hold<'_>, (String, String)> {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for place in &places {
+            if let Some(other) = held.get(place).filter(|other| *other != own) {
+                return Err((place.clone(), other.clone()));
+            }
+        }
+        held.extend(places.iter().map(|place| (place.clone(), own.to_owned())));
+        drop(held);
+        Ok(Hold { held: self, places })
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        let mut held = self.held.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for place in &self.places {
+            held.remove(place);
+        }
+    }
+}
+
+/// Holds the namespaces of a cluster's objects of kubespray, unless another FleetCluster has objects there.
+pub(super) async fn hold<'a>(
+    own: &Value,
+    parts: &Parts,
+    context: &'a Context,
+) -> Result<Result<Hold<'a>, FleetProblem>, Error> {
+    let own = own.as_str().unwrap_or_default();
+    let of_kubespray = parts.objects.iter().filter(|part| part.is_kubespray());
+    let places: BTreeSet<_> = of_kubespray.map(|part| part.namespace.clone()).collect();
+    let hold = match context.held.hold(places, own) {
+        Ok(hold) => hold,
+        Err((place, other)) => return Ok(Err(problem(&place, &other))),
+    };
+    for place in &hold.places {
+        let cluster = another::<Cluster>(own, place, context).await?;
+        let other = match cluster {
+            Some(other) => Some(other),
+            None => another::<ClusterNode>(own, place, context).await?,
+        };
+        if let Some(other) = other {
+            return Ok(Err(problem(place, &other)));
+        }
+    }
+    Ok(Ok(hold))
+}
+
+/// Another FleetCluster that has an object of a kind in a namespace.
+async fn another<K>(own: &str, place: &str, context: &Context) -> Result<Option<String>, Error>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned,
+{
+    let api = Api::<K>::namespaced(context.client.clone(), place);
+    let there = match api.list_metadata(&ListParams::default()).await {
+        // Where the kind is not known there is none: what is wrong with that is told when it is applied.
+        Err(error) if is_unknown(&error) => return Ok(None),
+        there => there.map_err(|error| {
+            let what = format!("list the {} of namespace {place}", K::plural(&()));
+            Error::Api(what, error)
+        })?,
+    };
+    let whose = |object: &_| {
+        ResourceExt::annotations(object)
+            .get(FLEET_CLUSTER_ANNOTATION)
+            .cloned()
+    };
+    let mut others = there.items.iter().filter_map(whose);
+    Ok(others.find(|whose| whose != own))
+}
+
+fn problem(place: &str, other: &str) -> FleetProblem {
+    FleetProblem {
+        object: format!("Namespace {place}"),
+        rule: "ForeignCluster".to_owned(),
+        message: format!(
+            "has hosts or the Cluster of the FleetCluster {} in it: hosts and Secrets of a namespace are those of its Cluster",
+            api::text::plain(other, 200)
+        ),
+        remedy: "have the ClusterTemplate render the objects of each cluster into a namespace of its own; where both are there already, \
+            delete one of the two FleetClusters, and then its objects"
+            .to_owned(),
+        ..FleetProblem::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_held_for_one_until_that_is_through() {
+        let held = Held::default();
+        let places = || BTreeSet::from(["shop".to_owned()]);
+        let hold = held.hold(places(), "fleet/shop").unwrap();
+        let other = held.hold(places(), "fleet/evil").unwrap_err();
+        assert_eq!(other, ("shop".to_owned(), "fleet/shop".to_owned()));
+        drop(hold);
+        drop(held.hold(places(), "fleet/evil").unwrap());
+    }
+}
