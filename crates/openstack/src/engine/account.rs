@@ -60,15 +60,15 @@ impl Worker {
         let (secret, phase) = self.stands(&turn).await?;
         self.must_be_own(inputs, database).await?;
         let user = in_turn(database, text(&secret, "username"), &turn.current)?;
-        match phase {
-            Phase::Done => return Ok(Some(format!("{user} was at work before"))),
-            Phase::Begin => {
-                self.choose(inputs, (&user, turn.other(&user)), &turn.next)
-                    .await?;
-                self.switch(inputs, database, &secret).await?;
-            }
-            Phase::Switch => self.switch(inputs, database, &secret).await?,
-            Phase::Finish => {}
+        if phase == Phase::Done {
+            return Ok(Some(format!("{user} was at work before")));
+        }
+        if phase == Phase::Begin {
+            let turns = (user.as_str(), turn.other(&user));
+            self.choose(inputs, turns, &turn.next).await?;
+        }
+        if phase != Phase::Finish {
+            self.switch(inputs, database, &secret).await?;
         }
         let user = self.put_to_work(&turn, (inputs, definition), step, context);
         let user = user.await?;
@@ -149,7 +149,7 @@ impl Worker {
         Ok(found)
     }
 
-    /// Notes who is next, with a password that nobody knows yet. As long as nothing is noted, one of that name is somebody else's.
+    /// Chooses who is next. As long as nothing is noted, one of that name is somebody else's.
     async fn choose(
         &self,
         inputs: &Inputs,
@@ -180,6 +180,11 @@ impl Worker {
                 ),
             ));
         }
+        self.note_next(secret, user).await
+    }
+
+    /// Notes who is next, with a password that nobody knows yet, unless somebody noted one meanwhile.
+    pub(super) async fn note_next(&self, secret: &str, user: &str) -> Result<(), Failure> {
         let values = [("username", user.to_owned()), ("password", password())];
         let made = self.make_secret(secret, BTreeMap::from(values)).await?;
         if !made {

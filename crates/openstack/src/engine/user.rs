@@ -3,22 +3,20 @@
 //! The next one has the roles and the groups of the one before, whoever gave them. What belongs to that one and would go with it, as an
 //! application credential, is for people to make anew first.
 
-use std::collections::BTreeMap;
-
 use api::run::{Failure, Step};
 use k8s_openapi::api::core::v1::Secret;
-use runs::calls::{config, transient};
+use runs::calls::config;
 use serde_json::json;
 use workflow::StepContext;
 
 use crate::{
+    audit,
     definition::Definition,
     engine::{
         Done, Worker,
         account::{NEXT_IDENTITY, Phase, Turn, text},
         accounts::{IDENTITY, in_turn, said},
         misplaced,
-        objects::password,
     },
     identity::{self, Own},
     names,
@@ -49,34 +47,30 @@ impl Worker {
         let (secret, phase) = self.stands(&turn).await?;
         let user = text(&secret, "username");
         let user = in_turn(service, &user, &turn.current)?;
-        match phase {
-            Phase::Done => return Ok(Some(format!("{user} was at work before"))),
-            Phase::Begin => {
-                self.choose_next(identity, (user, turn.other(user)), own, &turn.next)
-                    .await?;
-                self.let_succeed(identity, user, own, (&turn, &secret))
-                    .await?;
-            }
-            Phase::Switch => {
-                self.let_succeed(identity, user, own, (&turn, &secret))
-                    .await?;
-            }
-            Phase::Finish => {}
+        if phase == Phase::Done {
+            return Ok(Some(format!("{user} was at work before")));
+        }
+        if phase == Phase::Begin {
+            let turns = (user, turn.other(user));
+            self.choose_next(identity, turns, own, &turn.next).await?;
+        }
+        if phase != Phase::Finish {
+            self.let_succeed(identity, user, own, (&turn, &secret))
+                .await?;
         }
         let user = self.put_to_work(&turn, (inputs, definition), step, context);
         let user = user.await?;
         let former = turn.other(&user);
         let admin = self.administrator(identity).await?;
-        self.about(&crate::audit::removed(&crate::audit::in_keystone(
-            &format!("user {former}"),
-        )))?;
+        let gone = audit::in_keystone(&format!("user {former}"));
+        self.about(&audit::removed(&gone))?;
         let removed = admin.remove_user(former, own).await;
         removed.map_err(|error| said(&error))?;
         self.remove_secret(&turn.next).await?;
         Ok(Some(format!("{user} is at work, and {former} is gone")))
     }
 
-    /// Notes who is next, with a password that nobody knows yet. As long as nothing is noted, one of that name is somebody else's.
+    /// Chooses who is next. As long as nothing is noted, one of that name is somebody else's.
     async fn choose_next(
         &self,
         identity: &Identity,
@@ -106,13 +100,7 @@ impl Worker {
                 ),
             ));
         }
-        let values = [("username", next.to_owned()), ("password", password())];
-        let made = self.make_secret(secret, BTreeMap::from(values)).await?;
-        if !made {
-            let what = format!("Secret {secret} was made meanwhile");
-            return Err(transient("Taken", what));
-        }
-        Ok(())
+        self.note_next(secret, next).await
     }
 
     /// Makes the next user, and lets the Secret name it.
