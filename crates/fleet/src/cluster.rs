@@ -42,6 +42,7 @@ mod machine_sets;
 mod neighbours;
 pub mod part;
 mod pools;
+mod rebase;
 pub(crate) mod records;
 mod report;
 mod request;
@@ -76,7 +77,7 @@ pub struct Context {
     pub held: Held,
     /// Where kinds are found that Windlass does not know.
     pub resources: Resources,
-    /// How long what waits for VaultSecrets is left alone.
+    /// How long what waits for VaultSecrets or a class is left alone.
     pub back_off: BackOff,
     /// For how long a cluster is well before what it needs of Vault no longer goes.
     pub settle_after: std::time::Duration,
@@ -118,8 +119,8 @@ struct Pass {
     secrets: Vec<FleetSecret>,
     /// Whether another cluster has read a newer version of one of them, or something else.
     is_behind: bool,
-    /// Whether it goes on when VaultSecrets are ready, which are not watched.
-    awaits_secrets: bool,
+    /// Whether it goes on when VaultSecrets or a class are ready, which are not watched.
+    awaits_others: bool,
     /// Whether Vault can be asked.
     vault: away::Vault,
     /// How soon what it needs of Vault no longer may go, if it stays well.
@@ -190,10 +191,10 @@ pub async fn reconcile(
     let before = cluster.status.as_ref();
     let before = before.and_then(|status| status.target.as_ref());
     // What another revision waits for may be there at once.
-    if !pass.awaits_secrets || before != pass.target.as_ref() {
+    if !pass.awaits_others || before != pass.target.as_ref() {
         context.back_off.reset(&id);
     }
-    if pass.awaits_secrets {
+    if pass.awaits_others {
         let wait = context.back_off.failed(&id);
         return Ok(Action::requeue(wait.min(UNTIL_SECRETS)));
     }

@@ -18,7 +18,7 @@ use super::{
     health::{self, Rolling},
     live, machine_sets, neighbours, own,
     part::{Part, Parts},
-    records, refuse, report,
+    rebase, records, refuse, report,
     request::with_request,
     settle,
     vault::{self, Waits},
@@ -109,10 +109,15 @@ pub(super) async fn bring(
         .zip(&there)
         .filter_map(|(part, there)| to_write(part, there.as_ref()))
         .collect();
+    let class = rebase::awaited(parts, &there).filter(|_| is_new);
     // A drift of one object is mended as it is; a change is one of all objects, or of none.
     if is_new {
         let mut problems = Vec::new();
-        for part in &writes {
+        // A Cluster is tried when its class is there.
+        let tried = writes
+            .iter()
+            .filter(|part| class.is_none() || !part.is_cluster());
+        for part in tried {
             problems.extend(write(part, Trial::Dry, context).await?.err());
         }
         if !problems.is_empty() {
@@ -139,11 +144,20 @@ pub(super) async fn bring(
         wait(pass, waits);
         return Ok(());
     }
-    for part in &writes {
+    // Until then the cluster stays as it is: nothing of it is a template.
+    let now = writes
+        .iter()
+        .filter(|part| class.is_none() || part.is_template());
+    for part in now {
         if let Err(problem) = write(part, Trial::Real, context).await? {
             refuse(pass, revision, vec![problem]);
             return Ok(());
         }
+    }
+    if let Some(class) = class {
+        pass.standing = health::standing(parts, &there, rolling);
+        wait(pass, rebase::waits(class));
+        return Ok(());
     }
     let leaving = prune(cluster, &before, parts, context).await?;
     if leaving.is_empty() {
@@ -305,7 +319,7 @@ async fn awaited(
 fn wait(pass: &mut Pass, (health, message): Waits) {
     pass.standing.health = health;
     pass.standing.message = Some(api::text::lines(&message, 1000));
-    pass.awaits_secrets = true;
+    pass.awaits_others = true;
 }
 
 /// Whether the API has no such kind.
@@ -438,7 +452,7 @@ pub(super) async fn write(
                 object: part.title(),
                 rule: "Refused".to_owned(),
                 message: format!("the API refuses it: {}", api::text::plain(&status.message, 800)),
-                remedy: "mend the values or the ClusterTemplate; nothing else of this change was written".to_owned(),
+                remedy: "mend the values or the ClusterTemplate; no other object of the cluster was changed".to_owned(),
                 ..FleetProblem::default()
             }))
         }

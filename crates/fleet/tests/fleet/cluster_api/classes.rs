@@ -158,3 +158,67 @@ async fn a_class_goes_when_no_cluster_names_it_and_none_of_its_templates_is_need
     until(&world, "settled", |status| status.former.is_empty()).await;
     assert_eq!(all(&world).await.len(), 2 * PARTS.len());
 }
+
+#[tokio::test]
+async fn a_cluster_goes_to_another_class_when_cluster_api_has_taken_it_up() {
+    let kinds = ["Cluster", "ClusterClass"].map(|kind| definition(CORE, kind));
+    let world = World::with(kinds.into()).await;
+    let levels = json!({"levels": [{"name": "site", "kind": "Site", "presence": "Optional"}]});
+    world.apply::<Hierarchy>("default", levels).await;
+    let class = json!({"naming": "Hashed", "object": {
+        "apiVersion": format!("{CORE}/v1beta2"), "kind": "ClusterClass", "metadata": {"name": "class"}, "spec": {"size": "{{ size }}"},
+    }});
+    let cluster = json!({"object": {
+        "apiVersion": format!("{CORE}/v1beta2"), "kind": "Cluster", "metadata": {"name": "{{ cluster.name }}"},
+        "spec": {"topology": {"classRef": {"name": "class"}}},
+    }});
+    let template = json!({"backEnd": "Plain", "documents": [class, cluster]});
+    world.apply::<ClusterTemplate>("dev", template).await;
+    world.apply::<FleetCluster>("shop", shop("small", 0)).await;
+    let born = world
+        .until::<FleetCluster>("shop", "born", |cluster| status(cluster).applied.is_some())
+        .await;
+    let clusters = objects(&world, CORE, "Cluster");
+    let parameters = PatchParams::default();
+    let available = Patch::Merge(json!({"status": {"observedGeneration": 9, "conditions": [
+        {"type": "Available", "status": "True"},
+        {"type": "TopologyReconciled", "status": "True", "observedGeneration": 9},
+    ]}}));
+    let patched = clusters.patch_status("shop", &parameters, &available);
+    patched.await.unwrap();
+    let named = async || {
+        let cluster = clusters.get("shop").await.unwrap();
+        cluster.data["spec"]["topology"]["classRef"]["name"].clone()
+    };
+    let old = named().await;
+
+    world.apply::<FleetCluster>("shop", shop("large", 0)).await;
+    world.apply::<Rollout>("all", json!({"soak": "0s"})).await;
+    let waits = world
+        .until::<FleetCluster>("shop", "waits for its class", |cluster| {
+            let message = status(cluster).message.unwrap_or_default();
+            message.contains("to take it up")
+        })
+        .await;
+    let (waits, born) = (status(&waits), status(&born));
+    assert_eq!(waits.health, Some(FleetHealth::AtWork));
+    assert_eq!(waits.applied, born.applied);
+    assert_eq!(named().await, old);
+    let classes = objects(&world, CORE, "ClusterClass");
+    let all = classes.list(&ListParams::default()).await.unwrap().items;
+    let new = all
+        .iter()
+        .map(ResourceExt::name_any)
+        .find(|name| old != **name);
+    let new = new.unwrap();
+
+    let seen = Patch::Merge(json!({"status": {"observedGeneration": 1}}));
+    let patched = classes.patch_status(&new, &parameters, &seen);
+    patched.await.unwrap();
+    world
+        .until::<FleetCluster>("shop", "rolled out", |cluster| {
+            status(cluster).applied == status(cluster).rendered
+        })
+        .await;
+    assert_eq!(named().await, new);
+}
