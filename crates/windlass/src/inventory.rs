@@ -1,7 +1,7 @@
 //! `windlass inventory`: a fleet from files, without any API: rendered, explained, compared, checked; and that of the API: planned, steered.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -9,12 +9,17 @@ use std::{
 
 use ansible::mask::MASK;
 use anyhow::Context;
-use api::inventory::Rollout;
+use api::inventory::{FleetCluster, Rollout};
+use fleet::rollout::{
+    self,
+    waves::{Candidate, names_nothing},
+};
 use inventory::{
     Fleet, Hidden, Object, Rendered,
     diff::{self, Change, ClusterChange},
     explain::{Contribution, Explanation, Question},
 };
+use kube::ResourceExt as _;
 use serde_json::Value;
 
 use crate::{
@@ -166,39 +171,88 @@ fn print_changes(changes: &[ClusterChange], output: Output) -> anyhow::Result<()
 fn check(global: &Global, options: &CheckInventory) -> anyhow::Result<ExitCode> {
     let values = values(&Opener::new(&options.age_keys), &options.filename)?;
     let fleet = Fleet::read(values.clone(), &global.namespace)?;
-    let (mut clusters, mut objects) = (0, 0);
+    let mut objects = 0;
+    let mut clusters = Vec::new();
     let mut levels = BTreeSet::new();
+    let mut idle = fleet.idle();
     fleet.render_all(|rendered| {
-        clusters += 1;
         objects += rendered.documents.len();
+        idle.see(&rendered.resolved);
         let above = rendered.resolved.levels.iter();
         let above = above.filter(|source| source.object.kind != "FleetCluster");
-        levels.extend(above.map(|source| source.level.clone()));
+        let above = above.map(|source| (source.level.to_string(), source.object.name.clone()));
+        let above: BTreeMap<_, _> = above.collect();
+        levels.extend(above.keys().cloned());
+        let cluster = rendered.resolved.cluster.clone();
+        clusters.push((cluster, above));
     })?;
-    rollouts(values, &levels)?;
-    println!("{clusters} clusters, {objects} objects");
+    let rollouts = rollouts(&values, &levels)?;
+    println!("{} clusters, {objects} objects", clusters.len());
+    let named = name_nothing(&rollouts, &values, clusters, global)?;
+    for warning in idle.told().chain(named) {
+        eprintln!("warning: {warning}");
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether roll-outs can run: what the API would refuse of them, and what the operator would say in their status.
-fn rollouts(values: Vec<Value>, levels: &BTreeSet<String>) -> anyhow::Result<()> {
-    let is_rollout = |value: &Value| {
-        let group = value["apiVersion"].as_str().unwrap_or_default();
-        value["kind"] == "Rollout" && group.starts_with(&format!("{}/", api::inventory::GROUP))
-    };
-    let rollouts: Vec<_> = values.into_iter().filter(is_rollout).collect();
-    let objects = rollouts.iter().cloned().map(serde_json::from_value);
+/// Whether an object is of a kind of the inventory.
+fn is_of(value: &Value, kind: &str) -> bool {
+    let group = value["apiVersion"].as_str().unwrap_or_default();
+    value["kind"] == kind && group.starts_with(&format!("{}/", api::inventory::GROUP))
+}
+
+/// The roll-outs, where they can run: not what the API would refuse of them, nor what the operator would say in their status.
+fn rollouts(values: &[Value], levels: &BTreeSet<String>) -> anyhow::Result<Vec<Rollout>> {
+    let rollouts = values.iter().filter(|value| is_of(value, "Rollout"));
+    let objects = rollouts.clone().cloned().map(serde_json::from_value);
     let objects: Vec<_> = objects
         .collect::<Result<_, _>>()
         .context("failed to read a Rollout")?;
     manifest::valid::check(&objects)?;
-    let mut problems = Vec::new();
-    for value in rollouts {
-        let rollout: Rollout = serde_json::from_value(value).context("failed to read a Rollout")?;
-        problems.extend(fleet::rollout::prevented_by(&rollout, levels));
-    }
+    let rollouts = rollouts.cloned().map(serde_json::from_value);
+    let rollouts: Vec<Rollout> = rollouts
+        .collect::<Result<_, _>>()
+        .context("failed to read a Rollout")?;
+    let problems = rollouts.iter();
+    let problems = problems.filter_map(|rollout| rollout::prevented_by(rollout, levels));
+    let problems: Vec<_> = problems.collect();
     anyhow::ensure!(problems.is_empty(), "{}", problems.join("\n"));
-    Ok(())
+    Ok(rollouts)
+}
+
+/// What roll-outs name of which there is nothing in their namespace.
+fn name_nothing(
+    rollouts: &[Rollout],
+    values: &[Value],
+    clusters: Vec<(Object, BTreeMap<String, String>)>,
+    global: &Global,
+) -> anyhow::Result<Vec<String>> {
+    let mut labels = BTreeMap::new();
+    for value in values.iter().filter(|value| is_of(value, "FleetCluster")) {
+        let cluster: FleetCluster =
+            serde_json::from_value(value.clone()).context("failed to read a FleetCluster")?;
+        let namespace = cluster
+            .namespace()
+            .unwrap_or_else(|| global.namespace.clone());
+        labels.insert((namespace, cluster.name_any()), cluster.labels().clone());
+    }
+    let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (cluster, levels) in clusters {
+        let key = (cluster.namespace, cluster.name);
+        let candidate = Candidate {
+            labels: labels.remove(&key).unwrap_or_default(),
+            name: key.1,
+            levels,
+            ..Candidate::default()
+        };
+        all.entry(key.0).or_default().push(candidate);
+    }
+    let told = rollouts.iter().flat_map(|rollout| {
+        let namespace = rollout.namespace();
+        let own = all.get(namespace.as_ref().unwrap_or(&global.namespace));
+        names_nothing(rollout, own.map_or(&[], Vec::as_slice))
+    });
+    Ok(told.collect())
 }
 
 /// The inventory of files, or where there are none that of the API in the namespace of the cluster.

@@ -81,6 +81,35 @@ fn a_roll_out_that_can_never_run_is_no_good_inventory() {
 }
 
 #[test]
+fn what_speaks_of_nothing_is_warned_of() {
+    for (file, from, to, warning) in [
+        (
+            "rollout.yaml",
+            "clusters: [shop]",
+            "clusters: [shpo]",
+            "Rollout/all spec.canary.clusters[0]: there is no FleetCluster shpo; mend the name, unless it is meant for later",
+        ),
+        (
+            "environment.yaml",
+            "final: [kubespray.version]",
+            "final: [kubespray.verison]",
+            "Environment/production spec.final: no cluster below it has a value at kubespray.verison; mend the path, unless it is meant for later",
+        ),
+        (
+            "hierarchy.yaml",
+            "path: network.dns",
+            "path: \"network.*.dns\"",
+            "Hierarchy/default spec.merges: no cluster of its namespace has a value at network.*.dns; mend the path, unless it is meant for later",
+        ),
+    ] {
+        let inventory = edited(file, from, to);
+        let checked = windlass(&["check", "-f", inventory.path().to_str().unwrap()]);
+        let told = (checked.code, checked.err.as_str());
+        assert_eq!(told, (0, format!("warning: {warning}\n").as_str()));
+    }
+}
+
+#[test]
 fn a_cluster_is_printed_whole_and_so_are_all() {
     let example = example();
     let example = example.to_str().unwrap();
@@ -92,8 +121,8 @@ fn a_cluster_is_printed_whole_and_so_are_all() {
     assert!(all.out.ends_with(&one.out), "shop comes after billing");
     let checked = windlass(&["check", "-f", example]);
     assert_eq!(
-        (checked.code, checked.out.as_str()),
-        (0, "2 clusters, 9 objects\n")
+        (checked.code, checked.out.as_str(), checked.err.as_str()),
+        (0, "2 clusters, 9 objects\n", "")
     );
 }
 

@@ -174,6 +174,58 @@ fn is_of(wave: &Wave, candidate: &Candidate) -> bool {
     }
 }
 
+/// What a spec names of which there is nothing: a cluster, an object of a level, labels. One line each.
+pub fn names_nothing(rollout: &Rollout, all: &[Candidate]) -> Vec<String> {
+    let (name, spec) = (rollout.name_any(), &rollout.spec);
+    let selects_none = |selector: &Option<BTreeMap<String, String>>| {
+        let mut labels = all.iter().map(|candidate| &candidate.labels);
+        let selector = selector.as_ref();
+        selector.is_some_and(|selector| !labels.any(|labels| selects(selector, labels)))
+    };
+    let mut told = Vec::new();
+    let mut tell = |path: String, what: String| {
+        told.push(format!(
+            "Rollout/{name} {path}: {what}; mend the name, unless it is meant for later"
+        ));
+    };
+    if selects_none(&spec.selector) {
+        tell(
+            "spec.selector".to_owned(),
+            "no FleetCluster has these labels".to_owned(),
+        );
+    }
+    let canaries = spec.canary.iter().flat_map(|canary| &canary.clusters);
+    for (place, canary) in canaries.enumerate() {
+        if !all.iter().any(|candidate| candidate.name == *canary) {
+            tell(
+                format!("spec.canary.clusters[{place}]"),
+                format!("there is no FleetCluster {canary}"),
+            );
+        }
+    }
+    for (number, wave) in spec.waves.iter().enumerate() {
+        if selects_none(&wave.selector) {
+            tell(
+                format!("spec.waves[{number}].selector"),
+                "no FleetCluster has these labels".to_owned(),
+            );
+        }
+        let Some(level) = &wave.level else { continue };
+        for (place, object) in wave.objects.iter().enumerate() {
+            if !all
+                .iter()
+                .any(|candidate| candidate.levels.get(level) == Some(object))
+            {
+                tell(
+                    format!("spec.waves[{number}].objects[{place}]"),
+                    format!("no FleetCluster belongs to the {level} {object}"),
+                );
+            }
+        }
+    }
+    told
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -249,5 +301,35 @@ mod tests {
         moves.before = [("site".to_owned(), "ber".to_owned())].into();
         let run = run("id", &RolloutSpec::default(), vec![moves]);
         assert_eq!(run.clusters[0].domains, ["site/fra", "site/ber"]);
+    }
+
+    #[test]
+    fn what_names_nothing_is_told() {
+        let all = [
+            candidate("shop", "fra", "prod"),
+            candidate("wiki", "ber", "test"),
+        ];
+        let told = |spec: serde_json::Value| {
+            let spec = serde_json::from_value(spec).unwrap();
+            names_nothing(&Rollout::new("all", spec), &all)
+        };
+        let waves = json!([
+            {"name": "one", "level": "site", "objects": ["fra", "muc"]},
+            {"name": "two", "selector": {"stage": "tset"}},
+            {"name": "three", "selector": {"stage": "test"}},
+        ]);
+        let canary = json!({"clusters": ["shop", "wikki"]});
+        let spec = json!({"selector": {"stage": "prdo"}, "canary": canary, "waves": waves});
+        assert_eq!(
+            told(spec),
+            [
+                "spec.selector: no FleetCluster has these labels",
+                "spec.canary.clusters[1]: there is no FleetCluster wikki",
+                "spec.waves[0].objects[1]: no FleetCluster belongs to the site muc",
+                "spec.waves[1].selector: no FleetCluster has these labels",
+            ]
+            .map(|told| format!("Rollout/all {told}; mend the name, unless it is meant for later"))
+        );
+        assert_eq!(told(json!({})), [""; 0]);
     }
 }
