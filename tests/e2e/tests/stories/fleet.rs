@@ -12,6 +12,7 @@ use lab::progress::Terminal;
 use serde_json::{Value, json};
 
 mod foretold;
+mod topologies;
 
 /// Machines take seconds each, and one that comes or goes is looked at every 15 seconds.
 const LIMIT: Duration = Duration::from_mins(8);
@@ -28,7 +29,10 @@ fn an_edit_of_a_site_replaces_the_machines_that_it_changes_and_no_others() {
     management.preload(newest).unwrap();
     management.install(newest).unwrap();
     tell("providers are installed");
-    let fleet = Fleet(management);
+    let fleet = Fleet {
+        management,
+        clusters: CLUSTERS.len(),
+    };
     fleet.born();
     tell("all clusters are well");
     let first = fleet.machines();
@@ -69,18 +73,22 @@ fn an_edit_of_a_site_replaces_the_machines_that_it_changes_and_no_others() {
     tell("edits did what was said of them");
 }
 
-struct Fleet(Management);
+struct Fleet {
+    management: Management,
+    /// How many clusters it has.
+    clusters: usize,
+}
 
 impl Fleet {
     /// Declares the inventory, and waits until all of it is well. Births are no roll-outs.
     fn born(&self) {
-        self.0
+        self.management
             .apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": FLEET}}))
             .unwrap();
         let levels = json!({"levels": [{"name": "site", "kind": "Site"}]});
         self.declare("Hierarchy", "default", &levels);
         let template: Value = serde_saphyr::from_str(TEMPLATE).unwrap();
-        self.0.apply(&template).unwrap();
+        self.management.apply(&template).unwrap();
         for site in ["fra1", "ams2"] {
             self.site(site, "10.77.0.53", "2s", "");
         }
@@ -107,7 +115,9 @@ impl Fleet {
     }
 
     fn declare(&self, kind: &str, name: &str, spec: &Value) {
-        self.0.apply(&edits::object(kind, name, spec)).unwrap();
+        self.management
+            .apply(&edits::object(kind, name, spec))
+            .unwrap();
     }
 
     /// Waits until every cluster is well at what it is rendered to.
@@ -122,9 +132,9 @@ impl Fleet {
                     && status["applied"] == status["rendered"]
                     && status["pending"].is_null()
             });
-            Ok((well.count() == CLUSTERS.len()).then_some(()))
+            Ok((well.count() == self.clusters).then_some(()))
         })
-        .unwrap_or_else(|error| panic!("{error}: {last:#}\n{}", self.0.said()));
+        .unwrap_or_else(|error| panic!("{error}: {last:#}\n{}", self.management.said()));
     }
 
     /// Waits until so many runs of the Rollout have ended and all is well. What it says of clusters is looked at all the time.
@@ -143,7 +153,7 @@ impl Fleet {
             let ended = last["history"].as_array().map_or(0, Vec::len);
             Ok((ended == runs && last["phase"] == "Idle").then_some(()))
         })
-        .unwrap_or_else(|error| panic!("{error}: {last:#}\n{}", self.0.said()));
+        .unwrap_or_else(|error| panic!("{error}: {last:#}\n{}", self.management.said()));
         assert_eq!(last["history"][0]["phase"], "Succeeded", "{last:#}");
         self.well();
     }
@@ -169,7 +179,7 @@ impl Fleet {
             let is_settled = clusters.all(|cluster| cluster["status"]["former"].is_null());
             Ok(is_settled.then_some(()))
         })
-        .unwrap_or_else(|error| panic!("{error}: {last:#}\n{}", self.0.said()));
+        .unwrap_or_else(|error| panic!("{error}: {last:#}\n{}", self.management.said()));
         let templates = self
             .get("devmachinetemplates,kubeadmconfigtemplates")
             .unwrap();
@@ -189,7 +199,7 @@ impl Fleet {
         .unwrap();
         for remark in ["once", "twice", "thrice"] {
             let before = self.versions();
-            self.0.operate().unwrap();
+            self.management.operate().unwrap();
             self.cluster(ALPHA, "fra1", remark);
             wait_until("the cluster to be looked at", LIMIT, || {
                 let cluster = self.get(&format!("fleetcluster/{ALPHA}"))?;
@@ -239,7 +249,7 @@ impl Fleet {
         let output = ["--output=json", "--show-managed-fields"];
         let get = ["--namespace", FLEET, "get", what];
         Ok(serde_json::from_str(
-            &self.0.kubectl(&[&get[..], &output].concat())?,
+            &self.management.kubectl(&[&get[..], &output].concat())?,
         )?)
     }
 }

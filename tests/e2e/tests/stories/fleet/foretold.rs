@@ -30,7 +30,7 @@ pub(super) fn edits(fleet: &Fleet, mut declared: Declared) {
             .map(|change| text(&change["cluster"]["name"]))
             .collect();
         let (before, was) = (fleet.there(), fleet.rendered());
-        fleet.0.apply(&object).unwrap();
+        fleet.management.apply(&object).unwrap();
         wait_until("the edit to be seen", LIMIT, || {
             let is = fleet.rendered();
             let seen = changed.iter().all(|name| is.get(name) != was.get(name));
@@ -55,11 +55,11 @@ fn given(variable: &str) -> Option<u64> {
 
 impl Fleet {
     /// What `windlass inventory plan` says of an edit.
-    fn plan(&self, object: &Value) -> Vec<Value> {
-        let file = self.0.node.lab.dir().join("edit.json");
+    pub(super) fn plan(&self, object: &Value) -> Vec<Value> {
+        let file = self.management.node.lab.dir().join("edit.json");
         fs::write(&file, object.to_string()).unwrap();
         let plan = ["--namespace", FLEET, "inventory", "plan", "--output=json"];
-        let mut plan = self.0.windlass(&plan);
+        let mut plan = self.management.windlass(&plan);
         let output = plan.arg("--filename").arg(&file).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(errors, "");
