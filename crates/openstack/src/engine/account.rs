@@ -22,14 +22,15 @@ use workflow::StepContext;
 use crate::{
     action::Action,
     audit,
-    definition::Definition,
+    definition::{DATABASE, Definition},
     engine::{
         Done, Worker,
-        database::{in_turn, said},
+        accounts::IDENTITY,
+        database::said,
         missing,
         objects::{connection, password, place},
     },
-    names,
+    identity, names,
     service::Inputs,
     sql,
 };
@@ -51,15 +52,11 @@ impl Worker {
         step: &Step,
         context: &mut StepContext,
     ) -> Done {
-        let turn = Turn {
-            current: names::secret(self.name(), "database"),
-            next: names::secret(self.name(), NEXT),
-            users: sql::users_of(&definition.database),
-        };
+        let turn = Turn::of_database(self.name(), &definition.database);
         let database = &definition.database;
         let (secret, phase) = self.stands(&turn).await?;
         self.must_be_own(inputs, database).await?;
-        let user = in_turn(database, text(&secret, "username"), &turn.current)?;
+        let user = turn.in_turn(text(&secret, "username"), &turn.current)?;
         if phase == Phase::Done {
             return Ok(Some(format!("{user} was at work before")));
         }
@@ -273,9 +270,53 @@ pub(super) struct Turn {
     pub(super) next: String,
     /// Their names.
     pub(super) users: [String; 2],
+    /// What they are the users of, for people.
+    pub(super) of: String,
 }
 
 impl Turn {
+    /// Those of a database of an object.
+    pub(super) fn of_database(object: &str, database: &str) -> Self {
+        Self {
+            current: names::secret(object, DATABASE),
+            next: names::secret(object, NEXT),
+            users: sql::users_of(database),
+            of: format!("database {database}"),
+        }
+    }
+
+    /// Those by which Keystone knows a service that an object is.
+    pub(super) fn of_keystone(object: &str, service: &str) -> Self {
+        Self {
+            current: names::secret(object, IDENTITY),
+            next: names::secret(object, NEXT_IDENTITY),
+            users: identity::users_of(service),
+            of: format!("{service} in Keystone"),
+        }
+    }
+
+    /// The user that a Secret names, if it is one of the two: as administrator nobody else's is changed, whatever a Secret says.
+    pub(super) fn in_turn(&self, user: String, secret: &str) -> Result<String, Failure> {
+        if self.users.contains(&user) {
+            return Ok(user);
+        }
+        let Self {
+            users: [first, second],
+            of,
+            ..
+        } = self;
+        Err(config(
+            "Taken",
+            format!(
+                "Secret {secret} names the user {}, and the users of {of} are {first} and {second}",
+                api::text::plain(&user, 64)
+            ),
+            &format!(
+                "write {first} under the key username of Secret {secret}, or delete the Secret, and retry the run"
+            ),
+        ))
+    }
+
     /// The one of the two that this one is not.
     pub(super) fn other(&self, user: &str) -> &str {
         let [first, second] = &self.users;
@@ -317,6 +358,24 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn a_secret_names_no_user_of_others() {
+        for turn in [
+            Turn::of_database("one", "keystone"),
+            Turn::of_keystone("one", "keystone"),
+        ] {
+            for user in ["keystone", "keystone_2"] {
+                let user = turn.in_turn(user.to_owned(), "s");
+                assert!(user.is_ok(), "{user:?}");
+            }
+            for user in ["root", "glance", "keystone_3", "", "keystone'"] {
+                let refused = turn.in_turn(user.to_owned(), "s").unwrap_err();
+                assert_eq!(refused.code, "Taken", "{user}");
+                assert!(refused.message.contains(&turn.of), "{}", refused.message);
+            }
+        }
+    }
 
     /// What a rotation changes, and how often it may before it is killed.
     #[derive(Clone, Debug, Default)]

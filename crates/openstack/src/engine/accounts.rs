@@ -10,9 +10,9 @@ use crate::{
     action::Ask,
     audit,
     definition::Definition,
-    engine::{Done, Worker, misplaced},
+    engine::{Done, Worker, account::Turn, misplaced},
     identity::{self, Error, LoggedIn, Own, Session},
-    names, reach,
+    reach,
     service::{Identity, Inputs},
 };
 
@@ -43,9 +43,10 @@ impl Worker {
         let admin = self.administrator(identity).await?;
         self.held()?;
         let account = &identity.account;
-        let secret = names::secret(self.name(), IDENTITY);
-        let login = self.site().login(&secret, None).await?;
-        let user = in_turn(&account.name, &login.username, &secret)?;
+        let turn = Turn::of_keystone(self.name(), &account.name);
+        let login = self.site().login(&turn.current, None).await?;
+        let user = turn.in_turn(login.username.clone(), &turn.current)?;
+        let user = user.as_str();
         let note = |what: &str| self.noted_in_keystone(what);
         let made = admin.seed(account, user, own, &note).await;
         let mut detail = made.map_err(|error| said(&error))?;
@@ -127,24 +128,6 @@ impl Worker {
 
 /// The Secret with a service's user in Keystone, by the word behind the name of the object.
 pub(super) const IDENTITY: &str = "identity";
-
-/// The user that a Secret names, if it is one of the two of the service: as administrator nobody else's is changed, whatever a Secret says.
-pub(super) fn in_turn<'a>(service: &str, user: &'a str, secret: &str) -> Result<&'a str, Failure> {
-    let [first, second] = identity::users_of(service);
-    if user == first || user == second {
-        return Ok(user);
-    }
-    Err(config(
-        "Taken",
-        format!(
-            "Secret {secret} names the user {}, and {service} is {first} or {second} to Keystone",
-            api::text::plain(user, 64)
-        ),
-        &format!(
-            "write {first} under the key username of Secret {secret}, or delete the Secret, and retry the run"
-        ),
-    ))
-}
 
 /// What Keystone said, or did not.
 pub(super) fn said(error: &Error) -> Failure {

@@ -9,7 +9,7 @@ use runs::calls::{call, config, failure, transient};
 use crate::{
     audit,
     definition::Definition,
-    engine::{Done, Worker, stores::disk},
+    engine::{Done, Worker, account::Turn, stores::disk},
     names, reach,
     service::{Inputs, Server},
     sql::{self, Found, Login, Session},
@@ -59,10 +59,11 @@ impl Worker {
     }
 
     pub(super) async fn create_database(&self, inputs: &Inputs, definition: &Definition) -> Done {
-        let secret = names::secret(self.name(), "database");
-        let user = self.site().secret_value(&secret, "username").await?;
-        let user = in_turn(&definition.database, user, &secret)?;
-        let password = self.site().secret_value(&secret, "password").await?;
+        let turn = Turn::of_database(self.name(), &definition.database);
+        let secret = &turn.current;
+        let user = self.site().secret_value(secret, "username").await?;
+        let user = turn.in_turn(user, secret)?;
+        let password = self.site().secret_value(secret, "password").await?;
         let (_way, mut session) = self.session(&inputs.database).await?;
         let cluster = self.cluster().await?;
         let own = self.owner_in(&cluster);
@@ -220,25 +221,6 @@ impl Worker {
     }
 }
 
-/// The user that a Secret names, if it is one of the two of the database: as administrator nobody else's is changed, whatever a Secret says.
-pub(super) fn in_turn(database: &str, user: String, secret: &str) -> Result<String, Failure> {
-    let users = sql::users_of(database);
-    if users.contains(&user) {
-        return Ok(user);
-    }
-    let [first, second] = users;
-    Err(config(
-        "Taken",
-        format!(
-            "Secret {secret} names the user {}, and database {database} is of {first} or {second}",
-            api::text::plain(&user, 64)
-        ),
-        &format!(
-            "write {first} under the key username of Secret {secret}, or delete the Secret, and retry the run"
-        ),
-    ))
-}
-
 /// What is done about what is found under the name of a database.
 #[derive(Debug, Eq, PartialEq)]
 enum Verdict {
@@ -347,18 +329,6 @@ mod tests {
                 verdict.starts_with(expected),
                 "{found:?} {existing:?}: {verdict}"
             );
-        }
-    }
-
-    #[test]
-    fn a_secret_names_no_user_of_others() {
-        for user in ["keystone", "keystone_2"] {
-            let user = in_turn("keystone", user.to_owned(), "s");
-            assert!(user.is_ok(), "{user:?}");
-        }
-        for user in ["root", "glance", "keystone_3", "", "keystone'"] {
-            let refused = in_turn("keystone", user.to_owned(), "s").unwrap_err();
-            assert_eq!(refused.code, "Taken", "{user}");
         }
     }
 

@@ -20,8 +20,7 @@ use crate::{
     definition::{Definition, SecretKind},
     engine::{
         Done, Worker,
-        account::{NEXT, NEXT_IDENTITY},
-        database::in_turn,
+        account::{NEXT, NEXT_IDENTITY, Turn},
         releases::selector,
     },
     names::{self, CONFIG_PART, MANAGER},
@@ -144,7 +143,7 @@ impl Worker {
         database: &str,
     ) -> Result<(String, String), Failure> {
         let user = self.site().secret_value(secret, "username").await?;
-        let user = in_turn(database, user, secret)?;
+        let user = Turn::of_database(self.name(), database).in_turn(user, secret)?;
         let password = self.site().secret_value(secret, "password").await?;
         let is_plain =
             |character: char| character.is_ascii_alphanumeric() || "-_.~".contains(character);

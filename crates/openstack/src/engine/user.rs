@@ -14,12 +14,11 @@ use crate::{
     definition::Definition,
     engine::{
         Done, Worker,
-        account::{NEXT_IDENTITY, Phase, Turn, text},
-        accounts::{IDENTITY, in_turn, said},
+        account::{Phase, Turn, text},
+        accounts::said,
         misplaced,
     },
-    identity::{self, Own},
-    names,
+    identity::Own,
     service::{Identity, Inputs},
 };
 
@@ -33,11 +32,7 @@ impl Worker {
     ) -> Done {
         let identity = inputs.identity.as_ref().ok_or_else(|| misplaced(step))?;
         let service = &identity.account.name;
-        let turn = Turn {
-            current: names::secret(self.name(), IDENTITY),
-            next: names::secret(self.name(), NEXT_IDENTITY),
-            users: identity::users_of(service),
-        };
+        let turn = Turn::of_keystone(self.name(), service);
         let owner = self.owner().await?;
         let own = Own {
             owner: &owner,
@@ -45,17 +40,16 @@ impl Worker {
             existing: self.existing(inputs),
         };
         let (secret, phase) = self.stands(&turn).await?;
-        let user = text(&secret, "username");
-        let user = in_turn(service, &user, &turn.current)?;
+        let user = turn.in_turn(text(&secret, "username"), &turn.current)?;
         if phase == Phase::Done {
             return Ok(Some(format!("{user} was at work before")));
         }
         if phase == Phase::Begin {
-            let turns = (user, turn.other(user));
+            let turns = (user.as_str(), turn.other(&user));
             self.choose_next(identity, turns, own, &turn.next).await?;
         }
         if phase != Phase::Finish {
-            self.let_succeed(identity, user, own, (&turn, &secret))
+            self.let_succeed(identity, &user, own, (&turn, &secret))
                 .await?;
         }
         let user = self.put_to_work(&turn, (inputs, definition), step, context);
@@ -112,12 +106,12 @@ impl Worker {
         (turn, current): (&Turn, &Secret),
     ) -> Result<(), Failure> {
         let chosen = self.site().login(&turn.next, None).await?;
-        let next = in_turn(&identity.account.name, &chosen.username, &turn.next)?;
+        let next = turn.in_turn(chosen.username, &turn.next)?;
         let admin = self.administrator(identity).await?;
         let note = |what: &str| self.noted_in_keystone(what);
         let made = admin.succeed(
             &identity.account,
-            (user, next),
+            (user, &next),
             &chosen.password,
             own,
             &note,
