@@ -12,6 +12,7 @@ use kube::CustomResourceExt;
 
 mod backup;
 mod cloud;
+mod component;
 mod hook;
 mod keys;
 mod schema;
@@ -25,6 +26,7 @@ pub use backup::{
 pub use cloud::{
     CloudService, External, Managed, ManagedMemcached, Memcached, OpenStack, OpenStackSpec, Server,
 };
+pub use component::ServiceComponent;
 pub use hook::{
     HookSecretKey, ServiceHook, ServiceHookImage, ServiceHookVariable, ServiceOperation,
 };

@@ -5,6 +5,9 @@ enableServiceLinks: false
 {{- with .Values.grace }}
 terminationGracePeriodSeconds: {{ . }}
 {{- end }}
+{{- with .Values.affinity }}
+affinity: {{ toJson . }}
+{{- end }}
 securityContext:
   runAsNonRoot: true
   runAsUser: {{ .Values.user }}
@@ -41,7 +44,7 @@ volumes:
 {{- with .Values.volume }}
   - name: data
 {{- if .storage }}
-    persistentVolumeClaim: {claimName: {{ $.Release.Name | quote }}}
+    persistentVolumeClaim: {claimName: {{ .claim | default $.Release.Name | quote }}}
 {{- else }}
     emptyDir: {}
 {{- end }}

@@ -41,6 +41,12 @@ pub enum Action {
     Deploy,
     /// Waits until they serve, all of them in the newest form.
     AwaitApi,
+    /// Has the image itself tell whether it knows what the files of a component say.
+    CheckComponent(OfComponent),
+    /// Installs the pods of a component.
+    DeployComponent(OfComponent),
+    /// Waits until they are at work, all of them in the newest form.
+    AwaitComponent(OfComponent),
     /// Has a token issued and validated.
     IssueToken,
     /// Gives it another user of its database, and drops the one before once nobody is at work as that.
@@ -185,6 +191,14 @@ pub struct Named {
     pub service: String,
 }
 
+/// A component of a service, other than its API.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OfComponent {
+    /// Its name.
+    pub component: String,
+}
+
 /// A sort of things that a seed names.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -324,6 +338,9 @@ impl Action {
             | Self::ForgetIdentity
             | Self::Deploy
             | Self::AwaitApi
+            | Self::CheckComponent(_)
+            | Self::DeployComponent(_)
+            | Self::AwaitComponent(_)
             | Self::IssueToken
             | Self::RotateKeys(_)
             | Self::RotateAccount
@@ -348,8 +365,10 @@ impl Action {
             Self::Hook(hook) => (hook.timeout.seconds() + 600, 30, 3),
             // Its Job has three attempts of its own.
             Self::RotateKeys(rotation) if !rotation.reseal.is_empty() => (1800, 30, 3),
-            Self::AwaitApi | Self::AwaitServer | Self::AwaitMemcached => (900, 30, 3),
-            Self::CheckConfig => (900, 10, 3),
+            Self::AwaitApi | Self::AwaitComponent(_) | Self::AwaitServer | Self::AwaitMemcached => {
+                (900, 30, 3)
+            }
+            Self::CheckConfig | Self::CheckComponent(_) => (900, 10, 3),
             Self::AwaitService(_) => (7200, 60, 3),
             // It waits for pods, and for whoever is at work still.
             Self::RotateAccount | Self::RotateIdentity => (3600, 30, 3),
@@ -361,6 +380,7 @@ impl Action {
             Self::DrillClear(_) => (300, 3, 5),
             Self::RemoveServices => (3600, 20, 3),
             Self::Deploy
+            | Self::DeployComponent(_)
             | Self::DeployServer
             | Self::RemoveReleases
             | Self::RemoveServer

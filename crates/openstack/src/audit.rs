@@ -84,7 +84,10 @@ pub fn of_service(
             return Vec::new();
         };
         match action {
-            Action::ApplyConfig => vec![object("ConfigMap", &inputs.config)],
+            Action::ApplyConfig => {
+                let configs = inputs.configs().into_iter();
+                configs.map(|(map, _)| object("ConfigMap", map)).collect()
+            }
             Action::MakeSecrets => {
                 let words = definition.secret_words();
                 words
@@ -97,7 +100,7 @@ pub fn of_service(
                     sql::create(&definition.database, &definition.database, &owner, PASSWORD);
                 statements.iter().map(|text| statement(text)).collect()
             }
-            Action::Job(_) | Action::CheckConfig => {
+            Action::Job(_) | Action::CheckConfig | Action::CheckComponent(_) => {
                 let made = names::step(name, &step.id);
                 let job = format!("{made}-{DIGEST}");
                 vec![release(&made), object("Job", &job)]
@@ -119,6 +122,10 @@ pub fn of_service(
                 reseal.into_iter().flatten().chain([secret]).collect()
             }
             Action::Deploy => deployed(name, inputs, definition),
+            Action::DeployComponent(of) => {
+                let made = names::component(name, &of.component);
+                vec![release(&made), object("Deployment", &made)]
+            }
             Action::SeedIdentity => {
                 let known = inputs.identity.iter();
                 let known = known.flat_map(|known| identity::made(&known.account));

@@ -85,6 +85,7 @@ impl Wish for OpenStack {
                 storage: service.storage.clone(),
                 cloud_config: self.spec.config.clone(),
                 config: service.config.clone(),
+                components: service.components.clone(),
                 schema: service.schema.clone(),
                 keys: service.keys.clone(),
                 hooks: service.hooks.clone(),

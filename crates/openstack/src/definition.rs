@@ -47,8 +47,8 @@ pub struct Definition {
     pub secrets: Vec<Secret>,
     /// What of it is in a backup.
     pub backup: Backup,
-    /// The pods that serve.
-    pub api: Api,
+    /// Its components by their names, each with pods of its own. That of [`API`] serves at the port.
+    pub components: BTreeMap<String, Component>,
     /// Its steps, one after the other.
     pub steps: Vec<StepDefinition>,
     /// Steps that somebody asks for, each alone.
@@ -128,15 +128,27 @@ pub struct Backup {
     pub secrets: Vec<String>,
 }
 
-/// The pods that serve.
+/// A component: pods of one kind.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Api {
+pub struct Component {
     /// What they run.
     pub command: Vec<String>,
-    /// How many seconds one that goes may take to answer whoever it is answering.
+    /// How many seconds one that goes may take to end what it is at, such as an answer.
     pub grace: u32,
+    /// How many there are where nobody says it. None at all: the service does without it.
+    #[serde(default = "one")]
+    pub replicas: u16,
+    /// How many there may be. None: as many as people want.
+    pub most: Option<u16>,
 }
+
+const fn one() -> u16 {
+    1
+}
+
+/// The component that every service has: whose pods answer at its port, and whose files its Jobs have.
+pub const API: &str = "api";
 
 /// A key of a Secret of the service.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, serde::Serialize)]
@@ -248,6 +260,8 @@ mod tests {
         for (name, text) in FILES {
             let definition: Definition = serde_saphyr::from_str(text).unwrap();
             assert_eq!(definition.name, *name);
+            let api = &definition.components[API];
+            assert_eq!((api.replicas, api.most), (1, None), "{name}");
             for file in definition.whole.keys() {
                 assert!(!definition.config.contains_key(file), "{name}: {file}");
             }

@@ -24,7 +24,7 @@ use workflow::{Executor, StepContext, StepOutcome};
 use crate::{
     action::Action,
     audit, cloud,
-    definition::{self, Definition},
+    definition::{self, API, Definition},
     engine::{backups::Backups, site::Site},
     made::Subject,
     seed, service,
@@ -187,8 +187,14 @@ impl Worker {
                 self.run_hook(inputs, definition, &hook, step, context)
                     .await
             }
-            Action::Deploy => self.deploy(inputs, definition).await,
-            Action::AwaitApi => self.await_api(step, context).await,
+            Action::CheckComponent(of) => {
+                let inputs = inputs.of_component(&of.component);
+                self.check_config(&inputs, definition, step, context).await
+            }
+            Action::Deploy => self.deploy(inputs, definition, API).await,
+            Action::DeployComponent(of) => self.deploy(inputs, definition, &of.component).await,
+            Action::AwaitApi => self.await_pods(API, step, context).await,
+            Action::AwaitComponent(of) => self.await_pods(&of.component, step, context).await,
             Action::IssueToken => self.issue_token(definition).await,
             Action::SeedIdentity => self.seed_identity(inputs, step).await,
             Action::Ask(ask) => self.ask(inputs, definition, &ask, step).await,
@@ -202,7 +208,7 @@ impl Worker {
                 let of = (inputs, definition);
                 self.rotate_keys(of, &rotation, step, context).await
             }
-            Action::PruneConfig => self.prune_config(inputs).await,
+            Action::PruneConfig => self.prune(inputs, definition).await,
             Action::RemoveReleases => self.remove_releases(step, context).await,
             Action::DropDatabase => self.drop_database(inputs, definition).await,
             Action::RemoveSecrets => self.remove_secrets(definition).await,

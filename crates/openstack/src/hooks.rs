@@ -291,9 +291,10 @@ fn replaceable(hook: &Hook, definition: &Definition, index: usize) -> Result<(),
         Action::SeedIdentity => {
             "it proves whose the user and the place in the catalogue are before it mends them"
         }
-        Action::Deploy | Action::AwaitApi => {
-            "what comes after it takes away what pods of before need"
-        }
+        Action::Deploy
+        | Action::AwaitApi
+        | Action::DeployComponent(_)
+        | Action::AwaitComponent(_) => "what comes after it takes away what pods of before need",
         _ => "the steps after it count on what it found or made",
     };
     let may: Vec<_> = definition

@@ -3,6 +3,7 @@
 //! - [`definition`]: what a service is, as data: a file for each, in `services/`;
 //! - [`config`]: the configuration files of services, merged as Kolla does, with the origin of each setting;
 //! - [`wish`]: from an object to what its run works from and to its steps; [`service`], [`cloud`] and [`seed`] do it for the three kinds. Pure;
+//! - [`components`]: the pods of a service beside those of its API. Pure;
 //! - [`hooks`]: what people run before, after or instead of steps. Pure;
 //! - [`kolla`]: how containers of Kolla's images start. Pure;
 //! - [`made`]: the objects and Helm releases of steps. Pure;
@@ -23,6 +24,7 @@ pub mod audit;
 pub mod backup;
 pub mod charts;
 pub mod cloud;
+pub mod components;
 pub mod config;
 pub mod definition;
 pub mod edits;

@@ -18,7 +18,7 @@ use crate::{
     action::{Action, HookJob, Job},
     charts::Chart,
     cloud::{self, MEMCACHED_PORT, database_server, memcached_server},
-    definition::{Definition, Key, SecretKind, Whole},
+    definition::{API, Definition, Key, SecretKind, Whole},
     kolla,
     names::{self, CONFIG_PART},
     service::Inputs,
@@ -56,8 +56,8 @@ pub struct Release {
 /// Something that a step makes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Made {
-    /// An object.
-    ConfigMap(Box<ConfigMap>),
+    /// Objects.
+    ConfigMaps(Vec<ConfigMap>),
     /// A release.
     Release(Release),
 }
@@ -112,11 +112,18 @@ impl Subject {
         step: &Step,
     ) -> Option<Made> {
         Some(match Action::of(step)? {
-            Action::ApplyConfig => Made::ConfigMap(Box::new(self.config_map(inputs))),
+            Action::ApplyConfig => Made::ConfigMaps(self.config_maps(inputs)),
             Action::CheckConfig => Made::Release(self.check(inputs, definition, &step.id)),
+            Action::CheckComponent(of) => {
+                let inputs = inputs.of_component(&of.component);
+                Made::Release(self.check(&inputs, definition, &step.id))
+            }
             Action::Job(job) => Made::Release(self.job(inputs, definition, &job, &step.id)),
             Action::Hook(hook) => Made::Release(self.hook(inputs, definition, &hook, &step.id)),
-            Action::Deploy => Made::Release(self.api(inputs, definition)),
+            Action::Deploy => Made::Release(self.component(inputs, definition, API)?),
+            Action::DeployComponent(of) => {
+                Made::Release(self.component(inputs, definition, &of.component)?)
+            }
             _ => return None,
         })
     }
@@ -130,19 +137,20 @@ impl Subject {
         }
     }
 
-    /// The configuration files. The name holds a digest of their text.
-    pub fn config_map(&self, inputs: &Inputs) -> ConfigMap {
-        ConfigMap {
+    /// The configuration files: those of the service, and of each component with its own. A name holds a digest of their text.
+    pub fn config_maps(&self, inputs: &Inputs) -> Vec<ConfigMap> {
+        let maps = inputs.configs().into_iter().map(|(name, files)| ConfigMap {
             metadata: ObjectMeta {
-                name: Some(inputs.config.clone()),
+                name: Some(name.clone()),
                 labels: Some(self.part(CONFIG_PART)),
                 owner_references: self.owner.clone().map(|owner| vec![owner]),
                 ..ObjectMeta::default()
             },
-            data: Some(inputs.files.clone()),
+            data: Some(files.clone()),
             immutable: Some(true),
             ..ConfigMap::default()
-        }
+        });
+        maps.collect()
     }
 
     /// A command that runs once.
@@ -236,28 +244,55 @@ impl Subject {
         }
     }
 
-    /// The pods that serve.
-    pub fn api(&self, inputs: &Inputs, definition: &Definition) -> Release {
-        let mut values = self.pod(inputs, definition, &definition.api.command);
-        values["container"] = json!("api");
-        values["service"] = json!(self.name);
+    /// The pods of a component. None: the service has no such one.
+    pub fn component(
+        &self,
+        inputs: &Inputs,
+        definition: &Definition,
+        component: &str,
+    ) -> Option<Release> {
+        let is = definition.components.get(component)?;
+        let has_others = inputs.started().len() > 1;
+        let inputs = inputs.of_component(component);
+        let mut values = self.pod(&inputs, definition, &is.command);
+        values["container"] = json!(component);
         values["replicas"] = json!(inputs.replicas);
-        values["port"] = json!(definition.port);
-        values["path"] = json!(definition.path);
-        values["grace"] = json!(definition.api.grace);
-        values["labels"] = json!(self.part("api"));
+        values["grace"] = json!(is.grace);
+        values["labels"] = json!(self.part(component));
+        if component == API {
+            values["service"] = json!(self.name);
+            values["port"] = json!(definition.port);
+            values["path"] = json!(definition.path);
+        }
         // No wish is for none of them.
         if inputs.replicas == 0 {
             values["stopped"] = json!(true);
         }
         if let Some(directory) = &definition.volume {
             values["volume"] = json!({"directory": directory, "storage": inputs.storage});
+            if inputs.storage.is_some() && has_others {
+                values["affinity"] = self.beside(component);
+            }
+            if component != API {
+                values["volume"]["claim"] = json!(names::api(&self.name));
+            }
         }
-        Release {
-            name: names::api(&self.name),
+        Some(Release {
+            name: names::component(&self.name, component),
             chart: Chart::Api,
             values,
+        })
+    }
+
+    /// Has the pods that share a volume stand where it is: others go to that of the API, which stays with them where it can.
+    fn beside(&self, component: &str) -> Value {
+        let of = |labels: BTreeMap<String, String>| json!({"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"});
+        if component == API {
+            let term = json!({"weight": 100, "podAffinityTerm": of(self.labels())});
+            return json!({"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}});
         }
+        let term = of(self.part(API));
+        json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
     }
 
     /// The database server of a cloud. None: there is one.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use api::openstack::OF_LABEL;
 
+use crate::definition::API;
+
 /// The field manager of what is written of clouds and services.
 pub const MANAGER: &str = "windlass-openstack";
 /// The engine of the actions of their runs.
@@ -26,7 +28,12 @@ pub fn secret(object: &str, word: &str) -> String {
 
 /// The release of the pods that serve.
 pub fn api(object: &str) -> String {
-    format!("{object}-api")
+    component(object, API)
+}
+
+/// The release of the pods of a component.
+pub fn component(object: &str, component: &str) -> String {
+    format!("{object}-{component}")
 }
 
 /// The release of what a step runs once.
@@ -49,6 +56,11 @@ const OWNER: &str = "windlass ";
 /// The ConfigMap with the configuration files of this digest. Another text is another object: pods that stand keep theirs.
 pub fn config(object: &str, digest: &str) -> String {
     format!("{object}-config-{digest}")
+}
+
+/// The same of one component alone.
+pub fn config_of(object: &str, component: &str, digest: &str) -> String {
+    config(&format!("{object}-{component}"), digest)
 }
 
 /// On everything that is made for an object, or for a drill of this cloud under its name.

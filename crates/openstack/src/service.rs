@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     action::{Action, Job, in_order},
+    components::{self, Made},
     config::{Merged, Source},
-    definition::{self, Definition, Whole},
+    definition::{self, API, Definition, Whole},
     hooks,
     identity::Account,
     names, reach,
@@ -71,6 +72,9 @@ pub struct Inputs {
     /// What of them is not held against the schema of the release.
     #[serde(default, skip_serializing_if = "Leave::is_empty")]
     pub schema: Leave,
+    /// Its components in the order in which they start. Empty: there are only the pods of its API.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub components: Vec<Made>,
 }
 
 /// What nobody says is in no plan: those of before are still the same.
@@ -121,7 +125,7 @@ impl Wish for OpenStackService {
     fn rotation(&self) -> Option<Scheduled> {
         self.spec.keys.as_ref()?;
         let definition = definition::find(&self.spec.service)?;
-        let files = files(self, &definition).ok()?;
+        let files = files(self, &definition, API).ok()?;
         schedule::read(self, &definition, &files).ok()?
     }
 
@@ -137,7 +141,11 @@ impl Wish for OpenStackService {
             )]);
         };
         let mut problems = unfit(self, &definition);
-        let files = match files(self, &definition) {
+        let mut components = components::of(self, &definition).unwrap_or_else(|of_components| {
+            problems.extend(of_components);
+            Vec::new()
+        });
+        let files = match files(self, &definition, API) {
             Ok(files) => {
                 let of_keys = schedule::read(self, &definition, &files).err();
                 problems.extend(of_keys.into_iter().flatten());
@@ -148,10 +156,16 @@ impl Wish for OpenStackService {
                 BTreeMap::new()
             }
         };
-        let whole = whole(self, &definition).unwrap_or_else(|of_files| {
+        let whole = whole(self, &definition, API).unwrap_or_else(|of_files| {
             problems.extend(of_files);
             BTreeMap::new()
         });
+        // What is wrong with what is said for all components was found by now.
+        if problems.is_empty() {
+            let own = components::with_files(&mut components, self, &definition);
+            problems.extend(own.err().into_iter().flatten());
+        }
+        let definition = components::with_steps(definition, &components);
         let hooks = hooks::resolved(self, &definition).unwrap_or_else(|of_hooks| {
             problems.extend(of_hooks);
             Vec::new()
@@ -160,16 +174,11 @@ impl Wish for OpenStackService {
             return Err(problems);
         }
         let schema = leave(self, &files);
-        let files: BTreeMap<_, _> = files
-            .into_iter()
-            .map(|(name, merged)| (name, merged.render()))
-            .chain(whole)
-            .collect();
+        let files = rendered(files, whole);
+        if components.len() < 2 {
+            components.clear();
+        }
         let name = self.name_any();
-        let text: Vec<_> = files
-            .iter()
-            .flat_map(|(name, text)| [name.as_str(), text])
-            .collect();
         let inputs = Inputs {
             service: spec.service.clone(),
             release: spec.release.clone(),
@@ -183,9 +192,10 @@ impl Wish for OpenStackService {
             adopt: spec.existing == Some(Existing::Adopt),
             replace: spec.existing == Some(Existing::Replace),
             drop: spec.on_delete == Some(OnDelete::Delete),
-            config: names::config(&name, &controller::digest(&text, 10)),
+            config: names::config(&name, &digest(&files)),
             files,
             schema,
+            components,
         };
         let install = install(&Places::of(self, &definition), &definition)
             .map_err(|error| unwritable(&error))?;
@@ -377,7 +387,71 @@ impl Places {
 /// The region of who names none.
 const REGION: &str = "RegionOne";
 
-/// The configuration files of a service, merged.
+/// The files of a component, as they are stored.
+///
+/// # Errors
+///
+/// As of [`files`] and [`whole`].
+pub(crate) fn texts(
+    service: &OpenStackService,
+    definition: &Definition,
+    component: &str,
+) -> Result<BTreeMap<String, String>, Vec<Problem>> {
+    let merged = files(service, definition, component)?;
+    Ok(rendered(merged, whole(service, definition, component)?))
+}
+
+fn rendered(
+    merged: BTreeMap<String, Merged>,
+    whole: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let merged = merged.into_iter();
+    let merged = merged.map(|(name, merged)| (name, merged.render()));
+    merged.chain(whole).collect()
+}
+
+/// What tells files from others.
+pub(crate) fn digest(files: &BTreeMap<String, String>) -> String {
+    let text: Vec<_> = files
+        .iter()
+        .flat_map(|(name, text)| [name.as_str(), text])
+        .collect();
+    controller::digest(&text, 10)
+}
+
+/// Files, of those that somebody gives in a field, that the service does not read.
+pub(crate) fn unread(
+    field: &str,
+    files: &BTreeMap<String, String>,
+    definition: &Definition,
+) -> Vec<Problem> {
+    let known = |names: Vec<&String>| {
+        let names = names.into_iter().map(String::as_str);
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let is_known = |name: &String| {
+        name == GLOBAL
+            || definition.config.contains_key(name)
+            || definition.whole.contains_key(name)
+    };
+    let unread = files.keys().filter(|name| !is_known(name));
+    let problems = unread.map(|name| {
+        Problem::new(
+            field,
+            name,
+            format!(
+                "the files of {} are {}, and {GLOBAL} for these; whole ones are {}",
+                definition.name,
+                known(definition.config.keys().collect()),
+                known(definition.whole.keys().collect()),
+            ),
+            "name one of them: a file that nobody reads changes nothing",
+        )
+    });
+    problems.collect()
+}
+
+/// The configuration files of a component of a service, merged.
 ///
 /// # Errors
 ///
@@ -385,28 +459,14 @@ const REGION: &str = "RegionOne";
 pub fn files(
     service: &OpenStackService,
     definition: &Definition,
+    component: &str,
 ) -> Result<BTreeMap<String, Merged>, Vec<Problem>> {
-    let mut problems = Vec::new();
-    for name in service.spec.config.keys() {
-        let is_known = definition.config.contains_key(name) || definition.whole.contains_key(name);
-        if name != GLOBAL && !is_known {
-            let known = |names: Vec<&String>| {
-                let names = names.into_iter().map(String::as_str);
-                names.collect::<Vec<_>>().join(", ")
-            };
-            problems.push(Problem::new(
-                "OpenStackService spec.config",
-                name,
-                format!(
-                    "the files of {} are {}, and {GLOBAL} for these; whole ones are {}",
-                    definition.name,
-                    known(definition.config.keys().collect()),
-                    known(definition.whole.keys().collect()),
-                ),
-                "name one of them: a file that nobody reads changes nothing",
-            ));
-        }
-    }
+    let mut problems = unread(
+        "OpenStackService spec.config",
+        &service.spec.config,
+        definition,
+    );
+    let of_component = service.spec.components.get(component);
     let places = Places::of(service, definition);
     let mut merged = BTreeMap::new();
     for (name, defaults) in &definition.config {
@@ -437,6 +497,14 @@ pub fn files(
                 });
             }
         }
+        for of_spec in [GLOBAL, name] {
+            if let Some(text) = of_component.and_then(|said| said.config.get(of_spec)) {
+                sources.push(Source {
+                    name: source::of_component(&object, component, of_spec),
+                    text: text.clone(),
+                });
+            }
+        }
         match Merged::of(&sources) {
             Ok(file) => drop(merged.insert(name.clone(), file)),
             Err(error) => problems.push(Problem::new(
@@ -454,7 +522,7 @@ pub fn files(
     }
 }
 
-/// The files that people give whole.
+/// The files that people give whole, as a component has them.
 ///
 /// # Errors
 ///
@@ -462,23 +530,30 @@ pub fn files(
 pub fn whole(
     service: &OpenStackService,
     definition: &Definition,
+    component: &str,
 ) -> Result<BTreeMap<String, String>, Vec<Problem>> {
     let mut problems = Vec::new();
     let mut files = BTreeMap::new();
+    let object = service.name_any();
+    let of_component = service.spec.components.get(component);
     for (name, is) in &definition.whole {
-        let Some(text) = service.spec.config.get(name) else {
+        let of_component = of_component.and_then(|said| said.config.get(name));
+        let of_component =
+            of_component.map(|text| (text, source::of_component(&object, component, name)));
+        let of_service = service.spec.config.get(name);
+        let of_service = of_service.map(|text| (text, source::of_service(&object, name)));
+        let Some((text, field)) = of_component.or(of_service) else {
             continue;
         };
         if *is == Whole::Policy
             && let Err(why) = rules(text)
         {
-            let field = format!("OpenStackService spec.config[{name}]");
             let remedy = "write rules as NAME: \"CHECK\", as oslo.policy has them";
             problems.push(Problem::new(field, "", why, remedy));
         }
         files.insert(name.clone(), text.clone());
     }
-    let bytes: usize = files.values().map(String::len).sum();
+    let bytes = bytes(service, definition);
     if bytes > WHOLE {
         problems.push(Problem::new(
             "OpenStackService spec.config",
@@ -492,6 +567,15 @@ pub fn whole(
     } else {
         Err(problems)
     }
+}
+
+/// How long all files are that are given whole, for whichever component.
+fn bytes(service: &OpenStackService, definition: &Definition) -> usize {
+    let components = service.spec.components.values();
+    let all = components.map(|said| &said.config);
+    let all = std::iter::once(&service.spec.config).chain(all).flatten();
+    let whole = all.filter(|(name, _)| definition.whole.contains_key(*name));
+    whole.map(|(_, text)| text.len()).sum()
 }
 
 /// What files that are given whole may have together, in bytes.
@@ -535,6 +619,11 @@ pub mod source {
     /// What is said for the service alone.
     pub fn of_service(object: &str, file: &str) -> String {
         format!("OpenStackService {object} spec.config[{file}]")
+    }
+
+    /// What is said for one of its components alone.
+    pub fn of_component(object: &str, component: &str, file: &str) -> String {
+        format!("OpenStackService {object} spec.components[{component}].config[{file}]")
     }
 }
 
@@ -751,7 +840,7 @@ mod tests {
             }
             let of = |spec: &serde_json::Value| {
                 let definition = definition::find(service).unwrap();
-                let files = files(&super::tests::of(service, spec), &definition).unwrap();
+                let files = files(&super::tests::of(service, spec), &definition, API).unwrap();
                 let found = files[file].setting(Some(setting.0), setting.1).cloned();
                 found.map(|found| {
                     let sources = found.origins.iter().map(|origin| origin.source.clone());
@@ -777,7 +866,7 @@ mod tests {
         let text = "[token]\nexpiration = 1\nallow_expired_window = 1\n";
         object.spec.cloud_config = Some(text.to_owned());
         let definition = definition::find("keystone").unwrap();
-        let files = files(&object, &definition).unwrap();
+        let files = files(&object, &definition, API).unwrap();
         let of = |key| files["keystone.conf"].setting(Some("token"), key).unwrap();
         let spoke = |key| {
             let origins = of(key).origins.iter();

@@ -31,10 +31,12 @@ use runs::{history, is_active, object, phase};
 
 use crate::{
     backup, cloud,
+    definition::API,
     health::{Down, Part, Probes},
     names::{self, MANAGER, STOPPED},
     rotation::Noted,
     seed::look::{Looked, Looks},
+    service,
     wish::{Operation, Wish},
 };
 
@@ -338,17 +340,20 @@ pub(crate) fn told(status: &RunStatus) -> String {
 
 impl Layer for OpenStackService {
     async fn health(&self, context: &Context<Self>, made_by: &Run) -> Result<Health, Error> {
-        let name = names::api(&self.name_any());
         let namespace = self.namespace().unwrap_or_default();
         let api = Api::<Deployment>::namespaced(context.client.clone(), &namespace);
-        let found = api.get_opt(&name).await;
-        let found = found.map_err(|source| Error::Api("read the Deployment", source))?;
-        let Some(found) = found else {
-            return Ok(down(Part::Pods, format!("Deployment {name} is gone")));
-        };
-        let health = health_of(&found);
-        if !health.unhealthy.is_empty() {
-            return Ok(health);
+        let mut health = Health::default();
+        for component in started(made_by) {
+            let name = names::component(&self.name_any(), &component);
+            let found = api.get_opt(&name).await;
+            let found = found.map_err(|source| Error::Api("read the Deployment", source))?;
+            let Some(found) = found else {
+                return Ok(down(Part::Pods, format!("Deployment {name} is gone")));
+            };
+            health = health_of(&found);
+            if !health.unhealthy.is_empty() {
+                return Ok(health);
+            }
         }
         Ok(
             match context.probes.ask(&context.client, self, made_by).await {
@@ -364,6 +369,17 @@ impl Layer for OpenStackService {
             },
         )
     }
+}
+
+/// The components that a run started.
+fn started(run: &Run) -> Vec<String> {
+    let inputs = run.spec.plan.inputs.clone();
+    let inputs = serde_json::from_value::<service::Inputs>(inputs.into());
+    // What this version cannot read was made by one that knew nothing of components.
+    inputs.map_or_else(
+        |_| vec![API.to_owned()],
+        |inputs| inputs.started().into_iter().map(str::to_owned).collect(),
+    )
 }
 
 /// A service of which a part does not serve.

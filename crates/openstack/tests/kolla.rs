@@ -170,7 +170,7 @@ fn every_service_starts_with_its_files_and_its_words() {
     let kolla = kolla();
     for name in definition::names() {
         let service = Service::of(name);
-        let command = &service.definition.api.command;
+        let command = &service.definition.components[definition::API].command;
         let values = service.values("api/deploy");
         let root = Root::new(&kolla, &service.definition, &[command[0].as_str()]);
         root.mount(&service, &values);

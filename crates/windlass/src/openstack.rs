@@ -184,7 +184,9 @@ fn lines(step: &Step, writes: &[Expected]) -> Vec<String> {
     match Action::of(step) {
         Some(Action::Job(job)) => lines.push(format!("runs {}", job.command.join(" "))),
         Some(Action::Hook(hook)) => lines.push(hook.told()),
-        Some(Action::CheckConfig) => lines.push("runs oslo.config's validator".to_owned()),
+        Some(Action::CheckConfig | Action::CheckComponent(_)) => {
+            lines.push("runs oslo.config's validator".to_owned())
+        }
         Some(Action::IssueToken) => {
             lines.push("asks POST /v3/auth/tokens, GET /v3/auth/tokens".to_owned());
         }

@@ -96,6 +96,105 @@ fn what_a_cloud_says_reaches_every_service() {
     }
 }
 
+/// The cloud with a component of Glance that has a setting of its own.
+fn scrubbed() -> String {
+    let glance = r#"    - {name: glance, image: "registry.example/glance:33.0.0"}
+"#;
+    assert!(CLOUD.contains(glance));
+    let of_glance = r"    - name: glance
+      image: registry.example/glance:33.0.0
+      storage: {size: 1Gi}
+      config:
+        glance-api.conf: |
+          [DEFAULT]
+          wakeup_time = 9
+      components:
+        scrubber:
+          replicas: 1
+          config:
+            glance-api.conf: |
+              [DEFAULT]
+              wakeup_time = 60
+";
+    CLOUD.replace(glance, of_glance)
+}
+
+#[test]
+fn what_is_said_for_a_component_alone_is_told_and_planned_for_that() {
+    let file = scrubbed();
+    let told = windlass(
+        &file,
+        &["explain", "glance-api.conf", "DEFAULT.wakeup_time"],
+    );
+    let expected = format!(
+        "one-glance api: DEFAULT.wakeup_time = 9\n  \
+         from cloud.yaml line {0}, OpenStack one spec.services[glance].config[glance-api.conf]: 9\n\
+         one-glance scrubber: DEFAULT.wakeup_time = 60\n  \
+         from cloud.yaml line {1}, OpenStack one spec.services[glance].components[scrubber].config[glance-api.conf]: 60\n  \
+         over cloud.yaml line {0}, OpenStack one spec.services[glance].config[glance-api.conf]: 9\n",
+        line_of(&file, "wakeup_time = 9"),
+        line_of(&file, "wakeup_time = 60"),
+    );
+    assert_eq!(
+        (told.out.as_str(), told.err.as_str()),
+        (expected.as_str(), "")
+    );
+    let plan = windlass(&file, &["plan"]).out;
+    for part in [
+        "ConfigMap one-glance-scrubber-config-",
+        "scrubber/check       Hold the files of scrubber against the schema",
+        "Job one-glance-scrubber-check-DIGEST",
+        "scrubber/deploy      Start the pods of scrubber",
+        "Deployment one-glance-scrubber",
+    ] {
+        assert!(plan.contains(part), "{part}: {plan}");
+    }
+    let unknown = windlass(&file.replace("scrubber:", "scruber:"), &["plan"]);
+    for part in [
+        "spec.components",
+        "scruber",
+        "glance are api, scrubber",
+        "did you mean scrubber?",
+    ] {
+        assert!(unknown.err.contains(part), "{}", unknown.err);
+    }
+}
+
+#[test]
+fn the_pods_of_a_component_share_the_volume_of_the_api_and_serve_nobody() {
+    let helm = lab::helm(&lab::progress::Terminal::default()).unwrap();
+    let told = windlass(&scrubbed(), &["render", "--helm", helm.to_str().unwrap()]);
+    let (objects, _) = rendered(&told);
+    let of = |kind: &str, name: &str| {
+        let mut found = objects
+            .iter()
+            .filter(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+        (found.next().cloned(), found.count())
+    };
+    let (Some(deployment), 0) = of("Deployment", "one-glance-scrubber") else {
+        panic!("{}", told.out);
+    };
+    let pod = &deployment["spec"]["template"]["spec"];
+    let volumes = pod["volumes"].as_array().unwrap();
+    let claims: Vec<_> = volumes
+        .iter()
+        .filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str())
+        .collect();
+    assert_eq!(claims, ["one-glance-api"]);
+    assert!(pod["affinity"]["podAffinity"].is_object(), "{pod}");
+    let container = &pod["containers"][0];
+    assert_eq!(container["command"][0], "glance-scrubber");
+    assert!(container["ports"].is_null() && container["readinessProbe"].is_null());
+    assert_eq!(of("PersistentVolumeClaim", "one-glance-scrubber").0, None);
+    let services = objects.iter().filter(|object| object["kind"] == "Service");
+    let glance: Vec<_> = services
+        .filter_map(|object| object["metadata"]["name"].as_str())
+        .filter(|name| name.starts_with("one-glance"))
+        .collect();
+    assert_eq!(glance, ["one-glance"]);
+    assert!(of("PersistentVolumeClaim", "one-glance-api").0.is_some());
+}
+
 #[test]
 fn a_service_without_a_cloud_has_both_layers_itself() {
     let file = r"apiVersion: openstack.windlass.dev/v1alpha1

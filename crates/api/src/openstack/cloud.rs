@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Backup, Contract, Existing, Identity, Keys, MemcachedServers, OnDelete, SchemaCheck,
-    ServiceHook, Standing, Storage,
+    ServiceComponent, ServiceHook, Standing, Storage,
 };
 use crate::cluster::SecretRef;
 
@@ -167,6 +167,10 @@ pub struct CloudService {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "super::files")]
     pub config: BTreeMap<String, String>,
+    /// What is said for single components of it, by their names: every service has api, which its Jobs read the files of, too.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 8))]
+    pub components: BTreeMap<String, ServiceComponent>,
     /// How its configuration files are held against the schema of the release. Default: nothing is let through.
     pub schema: Option<SchemaCheck>,
     /// Keys of it that are rotated on a schedule. Default: none are.

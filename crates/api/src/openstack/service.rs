@@ -6,7 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Keys, SchemaCheck, ServiceHook, Standing};
+use super::{Keys, SchemaCheck, ServiceComponent, ServiceHook, Standing};
 use crate::cluster::SecretRef;
 
 /// One service of OpenStack.
@@ -80,6 +80,10 @@ pub struct OpenStackServiceSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "super::files")]
     pub config: BTreeMap<String, String>,
+    /// What is said for single components of it, by their names: every service has api, which its Jobs read the files of, too.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 8))]
+    pub components: BTreeMap<String, ServiceComponent>,
     /// How its configuration files are held against the schema of the release. Default: nothing is let through.
     pub schema: Option<SchemaCheck>,
     /// Keys of it that are rotated on a schedule. Default: none are.

@@ -124,8 +124,7 @@ impl Worker {
     ) -> Result<String, Ended> {
         let user = self.site().secret_value(&turn.current, "username").await?;
         // Pods read their environment when they start: those of now have the user of before.
-        self.deploy(inputs, definition).await?;
-        self.await_api(step, context).await?;
+        self.deploy_all((inputs, definition), step, context).await?;
         self.answers(inputs, definition, step).await?;
         Ok(user)
     }

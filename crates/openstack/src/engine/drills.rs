@@ -18,6 +18,7 @@ use workflow::StepContext;
 
 use crate::{
     action::Brought,
+    definition::API,
     engine::{
         Done, Ended, Worker,
         backups::{Backups, Opened, Service},
@@ -109,8 +110,9 @@ impl Backups<'_> {
             inputs,
             definition,
         } = &beside;
-        worker.deploy(inputs, definition).await?;
-        let serves = tokio::time::timeout(SERVES, worker.await_api(step, context)).await;
+        worker.deploy(inputs, definition, API).await?;
+        let serves = worker.await_pods(API, step, context);
+        let serves = tokio::time::timeout(SERVES, serves).await;
         serves.map_err(|_| silent())??;
         tell(step, context, "asking it for a token").await?;
         let token = worker.issue_token(definition).await?;

@@ -30,27 +30,41 @@ use crate::{
 impl Worker {
     /// The name holds a digest of the text, so what is there is what it should be.
     pub(super) async fn apply_config(&self, inputs: &Inputs) -> Done {
-        let map = self.subject().config_map(inputs);
+        let mut is_new = false;
+        for map in self.subject().config_maps(inputs) {
+            is_new |= self.apply_files(&map).await?;
+        }
+        Ok((!is_new).then(|| "unchanged".to_owned()))
+    }
+
+    /// Stores files, and says whether they were not there.
+    async fn apply_files(&self, map: &ConfigMap) -> Result<bool, Failure> {
         let api = self.config_maps();
-        self.about(&audit::object("ConfigMap", &inputs.config))?;
-        match api.create(&parameters(), &map).await {
-            Ok(_) => Ok(None),
+        let name = map.name_any();
+        self.about(&audit::object("ConfigMap", &name))?;
+        match api.create(&parameters(), map).await {
+            Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                let there = api
-                    .get(&inputs.config)
-                    .await
-                    .map_err(|error| call("read the ConfigMap", &error))?;
-                if there.data.as_ref() == Some(&inputs.files) {
-                    return Ok(Some("unchanged".to_owned()));
+                let there = api.get(&name).await;
+                let there = there.map_err(|error| call("read the ConfigMap", &error))?;
+                if there.data == map.data {
+                    return Ok(false);
                 }
-                let what = format!("ConfigMap {} holds something else", inputs.config);
-                Err(config("Taken", what, "delete it, and retry the run").into())
+                let what = format!("ConfigMap {name} holds something else");
+                Err(config("Taken", what, "delete it, and retry the run"))
             }
-            Err(error) => Err(call("store the configuration files", &error).into()),
+            Err(error) => Err(call("store the configuration files", &error)),
         }
     }
 
-    pub(super) async fn prune_config(&self, inputs: &Inputs) -> Done {
+    /// Removes the files of before, and the pods of components that are wanted no longer.
+    pub(super) async fn prune(&self, inputs: &Inputs, definition: &Definition) -> Done {
+        let started = inputs.started();
+        let mut components = definition.components.keys();
+        while let Some(left) = components.find(|name| !started.contains(&name.as_str())) {
+            let release = names::component(self.name(), left);
+            self.remove_release(&release).await?;
+        }
         let labels = selector(&self.part(CONFIG_PART));
         let api = self.config_maps();
         let found = api
@@ -58,7 +72,9 @@ impl Worker {
             .await
             .map_err(|error| call("list the ConfigMaps", &error))?;
         let old = found.items.iter().map(ResourceExt::name_any);
-        for name in old.filter(|name| *name != inputs.config) {
+        let kept = inputs.configs();
+        let is_kept = |name: &String| kept.iter().any(|(kept, _)| *kept == name);
+        for name in old.filter(|name| !is_kept(name)) {
             self.about(&audit::removed(&audit::object("ConfigMap", &name)))?;
             gone(api.delete(&name, &DeleteParams::default()).await)
                 .map_err(|error| call(format!("delete ConfigMap {name}"), &error))?;

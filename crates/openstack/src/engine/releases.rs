@@ -21,7 +21,8 @@ use crate::{
     action::{Action, HookJob, Job},
     audit,
     cloud::{self, database_server, memcached_server},
-    definition::Definition,
+    components,
+    definition::{API, Definition},
     engine::{Done, Worker, objects::gone},
     hooks,
     made::Release,
@@ -197,18 +198,49 @@ impl Worker {
         .await
     }
 
-    pub(super) async fn deploy(&self, inputs: &Inputs, definition: &Definition) -> Done {
+    /// Makes the pods of a component what they should be.
+    pub(super) async fn deploy(
+        &self,
+        inputs: &Inputs,
+        definition: &Definition,
+        component: &str,
+    ) -> Done {
+        if component == API {
+            self.note_lifetimes(inputs, definition).await?;
+        }
+        let release = self.subject().component(inputs, definition, component);
+        let release = release.ok_or_else(|| {
+            let what = format!("{} has no component {component}", definition.name);
+            config("UnknownAction", what, "let the operator plan anew")
+        })?;
         // Pods read their environment when they start, and not again: where it changed, they are others.
-        self.note_lifetimes(inputs, definition).await?;
-        let release = self.subject().api(inputs, definition);
         let state = self.site().state(&release.secrets()).await?;
         self.release(&release.settled(&state)).await
     }
 
-    pub(super) async fn await_api(&self, step: &Step, context: &mut StepContext) -> Done {
-        let name = names::api(self.name());
+    /// Makes the pods of all components what they should be, one component after the other.
+    pub(super) async fn deploy_all(
+        &self,
+        (inputs, definition): (&Inputs, &Definition),
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Result<(), Ended> {
+        for component in inputs.started() {
+            self.deploy(inputs, definition, component).await?;
+            self.await_pods(component, step, context).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn await_pods(
+        &self,
+        component: &str,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Done {
+        let name = names::component(self.name(), component);
         let api = Api::<Deployment>::namespaced(self.work.client.clone(), &self.namespace());
-        let label = selector(&self.part("api"));
+        let label = selector(&self.part(component));
         until(step, context, || async {
             let found = api.get_opt(&name).await;
             let found = found.map_err(|error| call(format!("read Deployment {name}"), &error))?;
@@ -350,10 +382,11 @@ impl Worker {
             |step| matches!(&step.does, Action::RotateKeys(keys) if !keys.reseal.is_empty()),
         );
         let reseals = reseals.map(|step| names::step(self.name(), &step.id));
-        std::iter::once(names::api(self.name()))
-            .chain(jobs)
-            .chain(reseals)
-            .collect()
+        let components = of.1.components.keys().flat_map(|component| {
+            let check = names::step(self.name(), &components::check_id(component));
+            [names::component(self.name(), component), check]
+        });
+        components.chain(jobs).chain(reseals).collect()
     }
 
     /// Makes a release what it should be. One that is so already is left alone.

@@ -50,18 +50,19 @@ impl Backups<'_> {
                 inputs,
                 definition,
             } = service;
-            let mut none = inputs.clone();
-            none.replicas = 0;
-            worker.deploy(&none, definition).await?;
-            let label = selector(&worker.part("api"));
-            until(step, context, || async {
-                let pods = worker.list(&label).await?;
-                Ok(match pods.first() {
-                    Some(pod) => Seen::Missing(format!("pod {} ends", pod.name_any())),
-                    None => Seen::There(()),
+            let none = inputs.stopped();
+            for component in inputs.started().into_iter().rev() {
+                worker.deploy(&none, definition, component).await?;
+                let label = selector(&worker.part(component));
+                until(step, context, || async {
+                    let pods = worker.list(&label).await?;
+                    Ok(match pods.first() {
+                        Some(pod) => Seen::Missing(format!("pod {} ends", pod.name_any())),
+                        None => Seen::There(()),
+                    })
                 })
-            })
-            .await?;
+                .await?;
+            }
         }
         Ok(None)
     }
@@ -108,8 +109,8 @@ impl Backups<'_> {
                 inputs,
                 definition,
             } = &service;
-            worker.deploy(inputs, definition).await?;
-            worker.await_api(step, context).await?;
+            let of = (inputs, definition);
+            worker.deploy_all(of, step, context).await?;
         }
         Ok(None)
     }

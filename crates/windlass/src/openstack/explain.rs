@@ -3,13 +3,14 @@
 use std::{collections::BTreeMap, fmt, path::Path};
 
 use ::openstack::{
-    cloud,
+    cloud, components,
     config::{Merged, Origin},
-    definition,
-    definition::Whole,
+    definition::{self, API, Definition, Whole},
     service::{self, source},
 };
 use anyhow::{Context, bail};
+use api::openstack::OpenStackService;
+use controller::Problem;
 use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, Visitor, value::MapAccessDeserializer},
@@ -28,24 +29,70 @@ pub(super) fn explain(options: &ExplainSetting) -> anyhow::Result<()> {
     for object in &read.services {
         let definition = definition::find(&object.spec.service)
             .with_context(|| format!("no service is called {}", object.spec.service))?;
-        let files = service::files(object, &definition)
-            .map_err(|problems| anyhow::anyhow!("{}", controller::problem::text(&problems)))?;
-        if let Some(file) = files.get(&options.file) {
-            is_known = true;
-            written.built_in(&definition.name, &options.file);
-            let object = object.metadata.name.clone().unwrap_or_default();
-            tell(&object, file, options.setting.as_deref(), &written)?;
-        } else if let Some(is) = definition.whole.get(&options.file)
-            && let Some(text) = object.spec.config.get(&options.file)
-        {
-            is_known = true;
-            let name = object.metadata.name.clone().unwrap_or_default();
-            let of = (name.as_str(), options.file.as_str());
-            tell_whole(of, (*is, text), options.setting.as_deref(), &written)?;
+        written.built_in(&definition.name, &options.file);
+        let started = components::of(object, &definition).map_err(wrong)?;
+        let own = object.spec.components.iter();
+        let own = own.filter(|(_, said)| !said.config.is_empty());
+        let own: Vec<_> = own.map(|(name, _)| name.as_str()).collect();
+        for component in &started {
+            // The others have what the API has.
+            if component.name == API || own.contains(&component.name.as_str()) {
+                let component = Component {
+                    object,
+                    definition: &definition,
+                    name: &component.name,
+                    is_one_of_several: started.len() > 1 || !own.is_empty(),
+                };
+                is_known |= component.tell(options, &written)?;
+            }
         }
     }
     anyhow::ensure!(is_known, "no service here has a file {}", options.file);
     Ok(())
+}
+
+fn wrong(problems: Vec<Problem>) -> anyhow::Error {
+    anyhow::anyhow!("{}", controller::problem::text(&problems))
+}
+
+/// A component of a service, whose files are told of.
+struct Component<'a> {
+    object: &'a OpenStackService,
+    definition: &'a Definition,
+    name: &'a str,
+    is_one_of_several: bool,
+}
+
+impl Component<'_> {
+    /// Tells of a file, if it has that.
+    fn tell(&self, options: &ExplainSetting, written: &Written) -> anyhow::Result<bool> {
+        let (file, setting) = (&options.file, options.setting.as_deref());
+        let object = self.object.metadata.name.as_deref().unwrap_or_default();
+        let told = if self.is_one_of_several {
+            format!("{object} {}:", self.name)
+        } else {
+            object.to_owned()
+        };
+        let files = service::files(self.object, self.definition, self.name).map_err(wrong)?;
+        if let Some(file) = files.get(file) {
+            tell(&told, file, setting, written)?;
+            return Ok(true);
+        }
+        let Some(is) = self.definition.whole.get(file) else {
+            return Ok(false);
+        };
+        let spec = &self.object.spec;
+        let of_component = spec.components.get(self.name);
+        let (text, source) = match of_component.and_then(|said| said.config.get(file)) {
+            Some(text) => (text, source::of_component(object, self.name, file)),
+            None => match spec.config.get(file) {
+                Some(text) => (text, source::of_service(object, file)),
+                None => return Ok(false),
+            },
+        };
+        tell_whole((&told, file, &source), (*is, text), setting, written)?;
+        Ok(true)
+    }
 }
 
 fn tell(
@@ -84,14 +131,14 @@ fn tell(
 
 /// A file that is taken as somebody wrote it, or a rule of it.
 fn tell_whole(
-    (object, file): (&str, &str),
+    (object, file, source): (&str, &str, &str),
     (is, text): (Whole, &str),
     rule: Option<&str>,
     written: &Written,
 ) -> anyhow::Result<()> {
     let place = |line| {
         written.place(&Origin {
-            source: source::of_service(object, file),
+            source: source.to_owned(),
             line,
             values: Vec::new(),
         })
@@ -172,14 +219,26 @@ impl Written {
                 let source = source::of_cloud(name);
                 note(source.clone(), source, at.defined);
             }
-            for Service { name: of, config } in spec.services {
+            for (component, file, at) in said(spec.components) {
+                let source = source::of_component(name, &component, &file);
+                note(source.clone(), source, at);
+            }
+            for Service {
+                name: of,
+                config,
+                components,
+            } in spec.services
+            {
+                let object = service_of(&of);
+                let field = format!("OpenStack {name} spec.services[{of}]");
                 for (file, at) in config {
-                    let field = format!("OpenStack {name} spec.services[{of}].config[{file}]");
-                    note(
-                        source::of_service(&service_of(&of), &file),
-                        field,
-                        at.defined,
-                    );
+                    let source = source::of_service(&object, &file);
+                    note(source, format!("{field}.config[{file}]"), at.defined);
+                }
+                for (component, file, at) in said(components) {
+                    let source = source::of_component(&object, &component, &file);
+                    let field = format!("{field}.components[{component}].config[{file}]");
+                    note(source, field, at);
                 }
             }
             objects.extend(object.items);
@@ -232,6 +291,17 @@ impl Written {
     }
 }
 
+/// What is said for components alone: which, the file and where.
+fn said(components: BTreeMap<String, OfComponent>) -> Vec<(String, String, Location)> {
+    let mut said = Vec::new();
+    for (component, of) in components {
+        for (file, at) in of.config {
+            said.push((component.clone(), file, at.defined));
+        }
+    }
+    said
+}
+
 impl Text {
     fn at(begins: Location, whole: &str, file: String, field: String) -> Self {
         let line = usize::try_from(begins.line()).unwrap_or_default();
@@ -273,12 +343,21 @@ struct Spec {
     config: Option<Spanned<Config>>,
     cloud_config: Option<Spanned<String>>,
     services: Vec<Service>,
+    components: BTreeMap<String, OfComponent>,
 }
 
 #[derive(Deserialize)]
 struct Service {
     #[serde(default)]
     name: String,
+    #[serde(default)]
+    config: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    components: BTreeMap<String, OfComponent>,
+}
+
+#[derive(Deserialize)]
+struct OfComponent {
     #[serde(default)]
     config: BTreeMap<String, Spanned<String>>,
 }

@@ -62,7 +62,10 @@ pub(super) async fn render(global: &Global, options: &RenderObjects) -> anyhow::
     for entry in entries {
         let mut objects = match &entry.made {
             None => Vec::new(),
-            Some(Made::ConfigMap(map)) => vec![serde_json::to_value(map)?],
+            Some(Made::ConfigMaps(maps)) => {
+                let maps = maps.iter().map(serde_json::to_value);
+                maps.collect::<Result<_, _>>()?
+            }
             Some(Made::Release(release)) => {
                 let program = match helm.take() {
                     Some(program) => program,
