@@ -3,6 +3,8 @@
 //! Every service has `api`, whose files are those of its Jobs, of hooks and of all that reads a setting: what serves has the last word
 //! on what keys seal. Others have pods and, where something is said for them alone, files of their own beside it.
 
+pub mod order;
+
 use std::collections::BTreeMap;
 
 use api::openstack::OpenStackService;
@@ -43,14 +45,15 @@ pub fn of(service: &OpenStackService, definition: &Definition) -> Result<Vec<Mad
     if !problems.is_empty() {
         return Err(problems);
     }
-    let made = |name: &String| Made {
-        name: name.clone(),
+    let waits = waits(service, definition);
+    let started = order::started(&waits).map_err(|circle| vec![each_other(definition, &circle)])?;
+    let made = started.into_iter().map(|name| Made {
+        name: name.to_owned(),
         replicas: replicas(service, definition, name),
         config: None,
         files: BTreeMap::new(),
-    };
-    let made = ordered(definition).into_iter().map(made);
-    Ok(made.filter(|made| made.replicas > 0).collect())
+    });
+    Ok(made.collect())
 }
 
 /// Gives the components beside the API the files that are said for them alone.
@@ -183,11 +186,46 @@ impl Inputs {
     }
 }
 
-/// The API first, then those that work beside it.
-fn ordered(definition: &Definition) -> Vec<&String> {
-    let mut names: Vec<_> = definition.components.keys().collect();
-    names.sort_by_key(|name| *name != API);
-    names
+/// For whom each component waits that has pods.
+fn waits<'a>(service: &'a OpenStackService, definition: &'a Definition) -> order::Waits<'a> {
+    let components = definition.components.iter();
+    let have_pods = components.filter(|(name, _)| replicas(service, definition, name) > 0);
+    let waits = have_pods.map(|(name, is)| {
+        let said = service.spec.components.get(name);
+        let said = said.into_iter().flat_map(|said| &said.after);
+        let after = is.after.iter().chain(said).map(String::as_str);
+        (name.as_str(), after.collect())
+    });
+    waits.collect()
+}
+
+/// Components that wait for each other, and whose word each of it is.
+fn each_other(definition: &Definition, circle: &[&str]) -> Problem {
+    let is_built_in = |name: &str, other: &str| {
+        let is = definition.components.get(name);
+        is.is_some_and(|is| is.after.iter().any(|after| after == other))
+    };
+    let pairs = || circle.iter().zip(circle.iter().skip(1));
+    let told = pairs().map(|(name, other)| {
+        let whose = if is_built_in(name, other) {
+            format!(" (services/{}.yaml)", definition.name)
+        } else {
+            String::new()
+        };
+        format!("{name} waits for {other}{whose}")
+    });
+    let told: Vec<_> = told.collect();
+    let said = pairs().find(|(name, other)| !is_built_in(name, other));
+    let (name, other) = said.unwrap_or((&API, &API));
+    Problem::new(
+        format!("OpenStackService spec.components[{name}].after"),
+        *other,
+        format!(
+            "components that wait for each other never start: {}",
+            told.join(", ")
+        ),
+        format!("take {other} out of it"),
+    )
 }
 
 fn replicas(service: &OpenStackService, definition: &Definition, name: &str) -> u16 {
@@ -264,6 +302,19 @@ fn unfit_one(
             format!("{name} has {most} pods at most: more would do the same work"),
             format!("write {most}"),
         ));
+    }
+    for other in &said.after {
+        let field = field("after");
+        if !definition.components.contains_key(other) {
+            problems.push(unknown(&field, other, definition));
+        } else if replicas(service, definition, other) == 0 {
+            problems.push(Problem::new(
+                field,
+                other,
+                format!("{other} has no pods, so there is nothing to wait for"),
+                format!("write replicas: 1 of {other}, or take it out"),
+            ));
+        }
     }
     if has == 0 && said.replicas.is_none() && !said.config.is_empty() {
         problems.push(Problem::new(
@@ -457,6 +508,44 @@ mod tests {
     }
 
     #[test]
+    fn components_start_in_the_order_in_which_they_wait() {
+        let mut definition = definition::find("glance").unwrap();
+        // As it would be with a component that the API waits for.
+        let mut before = definition.components["scrubber"].clone();
+        before.after.clear();
+        definition.components.insert("before".to_owned(), before);
+        let of = |definition: &Definition, components: Value| {
+            let made = of(&glance(&components), definition).unwrap();
+            let steps = with_steps(definition.clone(), &made).steps.into_iter();
+            let ids = steps.map(|step| step.id);
+            ids.filter(|id| id.ends_with("/deploy")).collect::<Vec<_>>()
+        };
+        let both = json!({"scrubber": {"replicas": 1}, "before": {"replicas": 1}});
+        let expected = ["api/deploy", "before/deploy", "scrubber/deploy"];
+        assert_eq!(of(&definition, both.clone()), expected);
+        let mut said = both;
+        said["api"] = json!({"after": ["before"]});
+        let expected = ["before/deploy", "api/deploy", "scrubber/deploy"];
+        assert_eq!(of(&definition, said), expected);
+        // One without pods is waited for by nobody.
+        definition.components.get_mut(API).unwrap().after = vec!["before".to_owned()];
+        assert_eq!(of(&definition, json!({})), ["api/deploy"]);
+    }
+
+    #[test]
+    fn components_that_wait_for_each_other_are_refused_and_named() {
+        let components = json!({"scrubber": {"replicas": 1}, "api": {"after": ["scrubber"]}});
+        let refused = controller::problem::text(&glance(&components).wanted().unwrap_err());
+        for word in [
+            "spec.components[api].after is \"scrubber\"",
+            "api waits for scrubber, scrubber waits for api (services/glance.yaml)",
+            "take scrubber out of it",
+        ] {
+            assert!(refused.contains(word), "{word}: {refused}");
+        }
+    }
+
+    #[test]
     fn hooks_stand_at_components_that_there_are() {
         let hook = json!([{"name": "a", "before": "scrubber/deploy", "approval": "Shall it?"}]);
         let of = |components: Value| {
@@ -468,6 +557,25 @@ mod tests {
         );
         let refused = controller::problem::text(&of(json!({})).unwrap_err());
         assert!(refused.contains("glance has no such step"), "{refused}");
+    }
+
+    #[test]
+    fn nobody_waits_for_what_is_not_there() {
+        for (components, words) in [
+            (
+                json!({"api": {"after": ["scruber"]}}),
+                ["glance are api, scrubber", "did you mean scrubber?"],
+            ),
+            (
+                json!({"api": {"after": ["scrubber"]}}),
+                ["scrubber has no pods", "replicas: 1 of scrubber"],
+            ),
+        ] {
+            let refused = controller::problem::text(&glance(&components).wanted().unwrap_err());
+            for word in words.into_iter().chain(["spec.components[api].after is"]) {
+                assert!(refused.contains(word), "{word}: {refused}");
+            }
+        }
     }
 
     #[test]

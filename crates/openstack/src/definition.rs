@@ -141,6 +141,9 @@ pub struct Component {
     pub replicas: u16,
     /// How many there may be. None: as many as people want.
     pub most: Option<u16>,
+    /// The components that are at work before it starts, where they have pods.
+    #[serde(default)]
+    pub after: Vec<String>,
 }
 
 const fn one() -> u16 {
@@ -224,7 +227,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::config::{Merged, Source};
+    use crate::{
+        components::order,
+        config::{Merged, Source},
+    };
 
     #[test]
     fn what_rotations_go_by_is_in_the_files() {
@@ -262,6 +268,16 @@ mod tests {
             assert_eq!(definition.name, *name);
             let api = &definition.components[API];
             assert_eq!((api.replicas, api.most), (1, None), "{name}");
+            let components = &definition.components;
+            for component in components.values() {
+                let mut after = component.after.iter();
+                assert!(after.all(|other| components.contains_key(other)), "{name}");
+            }
+            let waits = components.iter().map(|(name, is)| {
+                let after = is.after.iter().map(String::as_str);
+                (name.as_str(), after.collect())
+            });
+            assert_eq!(order::started(&waits.collect()).map(drop), Ok(()), "{name}");
             for file in definition.whole.keys() {
                 assert!(!definition.config.contains_key(file), "{name}: {file}");
             }

@@ -18,4 +18,8 @@ pub struct ServiceComponent {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "super::files")]
     pub config: BTreeMap<String, String>,
+    /// The components of the service that are at work before it starts, beside those that it waits for anyway.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(length(min = 1, max = 30)))]
+    pub after: Vec<String>,
 }
