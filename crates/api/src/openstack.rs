@@ -15,6 +15,7 @@ mod cloud;
 mod component;
 mod hook;
 mod keys;
+mod messaging;
 mod schema;
 mod seed;
 mod service;
@@ -31,6 +32,7 @@ pub use hook::{
     HookSecretKey, ServiceHook, ServiceHookImage, ServiceHookVariable, ServiceOperation,
 };
 pub use keys::{KeyRing, KeyRingStatus, KeySchedule, Keys, KeysStatus};
+pub use messaging::{Messaging, TransportUrl};
 pub use schema::{SchemaCheck, WithoutValidator};
 pub use seed::{
     IdentitySeed, IdentitySeedSpec, SeedAssignment, SeedDomain, SeedEndpoint, SeedExisting,

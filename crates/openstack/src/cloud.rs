@@ -82,6 +82,7 @@ impl Wish for OpenStack {
                 database: database.clone(),
                 identity: identity.clone().filter(|_| needs_identity(&service.name)),
                 memcached: memcached.clone(),
+                messaging: self.spec.messaging.clone().filter(|_| sends(&service.name)),
                 storage: service.storage.clone(),
                 cloud_config: self.spec.config.clone(),
                 config: service.config.clone(),
@@ -191,6 +192,11 @@ const KEYSTONE: &str = "keystone";
 /// Whether a service needs a Keystone.
 pub fn needs_identity(service: &str) -> bool {
     definition::find(service).is_some_and(|definition| definition.identity.is_some())
+}
+
+/// Whether a service sends messages, where there is a RabbitMQ.
+fn sends(service: &str) -> bool {
+    definition::find(service).is_some_and(|definition| definition.messaging.is_some())
 }
 
 /// The database server of a cloud: its release and its Service.
@@ -373,6 +379,18 @@ mod tests {
                 "glance/ready"
             ]
         );
+    }
+
+    #[test]
+    fn a_rabbitmq_is_told_to_the_services_that_send_messages() {
+        let services = json!([{"name": "keystone", "image": "k"}, {"name": "placement", "image": "p"}, {"name": "glance", "image": "g"}]);
+        let mut cloud = cloud(&services, &json!(null));
+        let messaging = json!({"transportUrlSecret": {"name": "rabbitmq", "key": "url"}});
+        cloud.spec.messaging = serde_json::from_value(messaging).unwrap();
+        let wanted = cloud.wanted().unwrap();
+        let inputs: Inputs = serde_json::from_value(wanted.inputs.into()).unwrap();
+        let told = inputs.services.iter().map(|spec| spec.messaging.is_some());
+        assert_eq!(told.collect::<Vec<_>>(), [true, false, true]);
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub struct Definition {
     /// What it says and has beside that where there is a memcached.
     #[serde(default)]
     pub memcached: Memcached,
+    /// What it says and has where there is a RabbitMQ. None: it sends no messages.
+    pub messaging: Option<Messaging>,
     /// What all its containers have in their environment, from its Secrets.
     #[serde(default)]
     pub environment: BTreeMap<String, Key>,
@@ -116,6 +118,16 @@ pub struct Memcached {
     /// What all its containers have in their environment for it, from its Secrets.
     #[serde(default)]
     pub environment: BTreeMap<String, Key>,
+}
+
+/// What a service says where there is a RabbitMQ.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Messaging {
+    /// What its configuration files say of it, after what they say of a memcached.
+    pub config: BTreeMap<String, String>,
+    /// The variables by which all its containers have the address, which is secret.
+    pub variables: Vec<String>,
 }
 
 /// What of a service is in a backup.
@@ -288,6 +300,9 @@ mod tests {
             });
             let of_memcached = definition.memcached.environment.values();
             for file in definition.memcached.config.keys() {
+                assert!(definition.config.contains_key(file), "{name}: {file}");
+            }
+            for file in definition.messaging.iter().flat_map(|of| of.config.keys()) {
                 assert!(definition.config.contains_key(file), "{name}: {file}");
             }
             let of_all = definition.environment.values().chain(of_memcached);

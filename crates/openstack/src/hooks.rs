@@ -475,6 +475,10 @@ fn unusable(hook: &Hook, image: &Image, definition: &Definition) -> Result<(), P
             Some(format!("variables that begin with {OWN} are Windlass' own"))
         } else if definition.environment.contains_key(name)
             || definition.memcached.environment.contains_key(name)
+            || definition
+                .messaging
+                .iter()
+                .any(|of| of.variables.contains(name))
         {
             Some("the service itself has it from its Secret".to_owned())
         } else if !names.insert(name) {

@@ -21,7 +21,7 @@ use crate::{
     definition::{API, Definition, Key, SecretKind, Whole},
     kolla,
     names::{self, CONFIG_PART},
-    service::Inputs,
+    service::{Address, Inputs},
 };
 
 /// How long a Job of three attempts may take.
@@ -350,6 +350,10 @@ impl Subject {
         let mut environment: Map<_, _> = variables
             .map(|(name, key)| (name.clone(), self.reference(key)))
             .collect();
+        let variables = definition.messaging.iter().flat_map(|of| &of.variables);
+        if let Some(address) = &inputs.messaging {
+            environment.extend(variables.map(|name| (name.clone(), self.address(address))));
+        }
         if self.drill_of.is_some() {
             // What the cloud keeps in its cache is none of a backup's, and the other way round.
             environment.insert("OS_CACHE__ENABLED".to_owned(), json!("false"));
@@ -370,6 +374,14 @@ impl Subject {
             "environment": environment,
             "secrets": secrets.collect::<Vec<_>>(),
         })
+    }
+
+    /// Where messages go. A drill tells nobody what it does.
+    fn address(&self, address: &Address) -> Value {
+        if self.drill_of.is_some() {
+            return json!("fake:///");
+        }
+        json!({"secret": address.secret, "key": address.key})
     }
 
     fn reference(&self, key: &Key) -> Value {
@@ -555,6 +567,32 @@ mod tests {
             ..subject()
         };
         assert_eq!(cache(&drill), "false");
+    }
+
+    #[test]
+    fn the_address_of_a_rabbitmq_reaches_containers_by_reference_and_no_drill() {
+        let messaging = json!({"messaging": {"transportUrlSecret": {"name": "rabbitmq"}}});
+        let drill = Subject {
+            drill_of: Some("one".to_owned()),
+            ..subject()
+        };
+        let by_reference = json!({"secret": "rabbitmq", "key": "transport_url"});
+        for name in [
+            "OS_DEFAULT__TRANSPORT_URL",
+            "OS_OSLO_MESSAGING_NOTIFICATIONS__TRANSPORT_URL",
+        ] {
+            let of = |step: &str, subject: &Subject| {
+                release(&messaging, step, subject).values["environment"][name].clone()
+            };
+            assert_eq!(of("api/deploy", &subject()), by_reference);
+            assert_eq!(of("database/expand", &subject()), by_reference);
+            // There may be no Secret yet.
+            assert_eq!(of("config/check", &subject()), Value::Null);
+            assert_eq!(of("api/deploy", &drill), "fake:///");
+        }
+        // Where it changes, pods are others.
+        let secrets = release(&messaging, "api/deploy", &subject()).secrets();
+        assert!(secrets.contains("rabbitmq"), "{secrets:?}");
     }
 
     #[test]

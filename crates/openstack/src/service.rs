@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use api::{
     openstack::{
-        Contract, Database, Existing, OnDelete, OpenStackService, Standing, Storage,
-        WithoutValidator,
+        Contract, Database, Existing, Messaging, OnDelete, OpenStackService, Standing, Storage,
+        TransportUrl, WithoutValidator,
     },
     run::Step,
 };
@@ -55,6 +55,9 @@ pub struct Inputs {
     /// Whether it has a memcached.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_memcached: bool,
+    /// Where the address of its RabbitMQ stands. None: it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messaging: Option<Address>,
     /// Where its data is kept that is in no database. None: nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
@@ -105,6 +108,26 @@ pub struct Server {
     pub port: u16,
     /// The Secret with its administrator.
     pub admin_secret: String,
+}
+
+/// A key of a Secret, with an address of oslo.messaging.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Address {
+    /// The Secret.
+    pub secret: String,
+    /// The key.
+    pub key: String,
+}
+
+impl Address {
+    fn of(messaging: &Messaging) -> Self {
+        let TransportUrl { name, key } = messaging.transport_url_secret.clone();
+        Self {
+            secret: name,
+            key: key.unwrap_or_else(|| "transport_url".to_owned()),
+        }
+    }
 }
 
 impl Server {
@@ -188,6 +211,7 @@ impl Wish for OpenStackService {
             database: Server::of(&spec.database),
             identity: identity(self, &definition),
             has_memcached: spec.memcached.is_some(),
+            messaging: spec.messaging.as_ref().map(Address::of),
             storage: spec.storage.clone(),
             adopt: spec.existing == Some(Existing::Adopt),
             replace: spec.existing == Some(Existing::Replace),
@@ -270,6 +294,16 @@ fn unfit(service: &OpenStackService, definition: &Definition) -> Vec<Problem> {
             &identity.url,
             "an administrator's password goes there: outside of the namespace by https alone",
             "give its https address",
+        ));
+    }
+    if let Some(messaging) = &spec.messaging
+        && definition.messaging.is_none()
+    {
+        problems.push(Problem::new(
+            "OpenStackService spec.messaging.transportUrlSecret.name",
+            &messaging.transport_url_secret.name,
+            format!("{name} sends no messages"),
+            "leave it out; an OpenStack gives it to those services alone that send some",
         ));
     }
     if definition.volume.is_none() && spec.storage.is_some() {
@@ -483,6 +517,14 @@ pub fn files(
                 text: places.fill(text),
             });
         }
+        let of_messaging = definition.messaging.as_ref();
+        let of_messaging = of_messaging.and_then(|of| of.config.get(name));
+        if let Some(text) = of_messaging.filter(|_| service.spec.messaging.is_some()) {
+            sources.push(Source {
+                name: source::of_messaging(&definition.name, name),
+                text: text.clone(),
+            });
+        }
         if let Some(text) = &service.spec.cloud_config {
             sources.push(Source {
                 name: source::of_cloud(&object),
@@ -609,6 +651,11 @@ pub mod source {
     /// What that file has of a memcached.
     pub fn of_memcached(service: &str, file: &str) -> String {
         format!("services/{service}.yaml memcached.config[{file}]")
+    }
+
+    /// What that file has of a RabbitMQ.
+    pub fn of_messaging(service: &str, file: &str) -> String {
+        format!("services/{service}.yaml messaging.config[{file}]")
     }
 
     /// What the cloud says for all its services.
@@ -857,6 +904,55 @@ mod tests {
             spec["cloudConfig"] = json!(null);
             spec["memcached"] = json!(null);
             assert_eq!(of(&spec), None);
+        }
+    }
+
+    #[test]
+    fn where_a_rabbitmq_is_its_address_is_in_no_file_and_people_have_the_last_word_on_the_rest() {
+        let messaging = json!({"transportUrlSecret": {"name": "rabbitmq"}});
+        for (service, file) in [("keystone", "keystone.conf"), ("glance", "glance-api.conf")] {
+            let mut spec = json!({"messaging": messaging});
+            if service == "glance" {
+                spec["identity"] = json!({"url": "http://one-keystone.cloud.svc:5000/v3", "adminSecret": {"name": "a"}});
+            }
+            let whole = |spec: &serde_json::Value| {
+                let wanted = of(service, spec).wanted().unwrap();
+                serde_json::from_value::<Inputs>(wanted.inputs.into()).unwrap()
+            };
+            let inputs = whole(&spec);
+            let (secret, key) = ("rabbitmq".to_owned(), "transport_url".to_owned());
+            assert_eq!(inputs.messaging, Some(Address { secret, key }));
+            let text = &inputs.files[file];
+            assert!(
+                text.contains("[oslo_messaging_notifications]\ndriver = messagingv2\n"),
+                "{text}"
+            );
+            assert!(!text.contains("transport_url"), "{text}");
+            spec["cloudConfig"] = json!("[oslo_messaging_notifications]\ndriver = noop\n");
+            assert!(whole(&spec).files[file].contains("driver = noop\n"));
+            // Without one, nothing of it is said.
+            spec["messaging"] = json!(null);
+            spec["cloudConfig"] = json!(null);
+            let none = of(service, &spec).wanted().unwrap().inputs;
+            assert!(
+                !serde_json::to_string(&none).unwrap().contains("messaging"),
+                "{none:?}"
+            );
+        }
+        let identity =
+            json!({"url": "http://one-keystone.cloud.svc:5000/v3", "adminSecret": {"name": "a"}});
+        let silent = of(
+            "placement",
+            &json!({"messaging": messaging, "identity": identity}),
+        );
+        let silent = controller::problem::text(&silent.wanted().unwrap_err());
+        for word in [
+            "spec.messaging",
+            "\"rabbitmq\"",
+            "placement sends no messages",
+            "leave it out",
+        ] {
+            assert!(silent.contains(word), "{silent}");
         }
     }
 

@@ -196,6 +196,58 @@ fn the_pods_of_a_component_share_the_volume_of_the_api_and_serve_nobody() {
 }
 
 #[test]
+fn who_named_a_rabbitmq_is_told_and_its_address_is_a_reference() {
+    let messaging = "  messaging: {transportUrlSecret: {name: rabbitmq}}\n  services:";
+    let file = CLOUD.replace("  services:", messaging);
+    let told = windlass(
+        &file,
+        &[
+            "explain",
+            "keystone.conf",
+            "oslo_messaging_notifications.driver",
+        ],
+    );
+    let built_in = include_str!("../../openstack/services/keystone.yaml");
+    let expected = format!(
+        "one-keystone oslo_messaging_notifications.driver = messagingv2\n  \
+         from services/keystone.yaml line {}, messaging.config[keystone.conf]: messagingv2\n",
+        line_of(built_in, "driver = messagingv2"),
+    );
+    assert_eq!(
+        (told.out.as_str(), told.err.as_str()),
+        (expected.as_str(), "")
+    );
+    let helm = lab::helm(&lab::progress::Terminal::default()).unwrap();
+    let told = windlass(&file, &["render", "--helm", helm.to_str().unwrap()]);
+    let (objects, _) = rendered(&told);
+    let deployments = objects
+        .iter()
+        .filter(|object| object["kind"] == "Deployment");
+    for deployment in deployments {
+        let name = deployment["metadata"]["name"].as_str().unwrap();
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        let variables = container["env"].as_array().unwrap().iter();
+        let found: Vec<_> = variables
+            .filter(|variable| variable["name"] == "OS_DEFAULT__TRANSPORT_URL")
+            .map(|variable| &variable["valueFrom"]["secretKeyRef"])
+            .collect();
+        let expected = serde_json::json!({"name": "rabbitmq", "key": "transport_url"});
+        if name == "one-placement-api" {
+            assert!(found.is_empty(), "{found:?}");
+        } else {
+            assert_eq!(found, [&expected], "{name}");
+        }
+    }
+    let empty = file.replace("{name: rabbitmq}", "{name: ''}");
+    let refused = windlass(&empty, &["plan"]);
+    assert!(
+        !refused.is_well && refused.err.contains("transportUrlSecret"),
+        "{}",
+        refused.err
+    );
+}
+
+#[test]
 fn a_service_without_a_cloud_has_both_layers_itself() {
     let file = r"apiVersion: openstack.windlass.dev/v1alpha1
 kind: OpenStackService

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Backup, Contract, Existing, Identity, Keys, MemcachedServers, OnDelete, SchemaCheck,
+    Backup, Contract, Existing, Identity, Keys, MemcachedServers, Messaging, OnDelete, SchemaCheck,
     ServiceComponent, ServiceHook, Standing, Storage,
 };
 use crate::cluster::SecretRef;
@@ -49,6 +49,8 @@ pub struct OpenStackSpec {
     pub database: Server,
     /// The memcached of all services. Default: they have no cache.
     pub memcached: Option<Memcached>,
+    /// The RabbitMQ of all services that send messages. Default: they send none.
+    pub messaging: Option<Messaging>,
     /// The Keystone of its services, where it is none of theirs.
     pub identity: Option<Identity>,
     /// The services.

@@ -6,7 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Keys, SchemaCheck, ServiceComponent, ServiceHook, Standing};
+use super::{Keys, Messaging, SchemaCheck, ServiceComponent, ServiceHook, Standing};
 use crate::cluster::SecretRef;
 
 /// One service of OpenStack.
@@ -69,6 +69,8 @@ pub struct OpenStackServiceSpec {
     pub identity: Option<Identity>,
     /// The servers of memcached that it keeps in its cache what it would ask again. Default: it has no cache.
     pub memcached: Option<MemcachedServers>,
+    /// The RabbitMQ that it sends messages to, if it is a service that sends some. Default: it sends none.
+    pub messaging: Option<Messaging>,
     /// Where its data is kept that is in no database, such as Glance's images. Default: nowhere, it goes with its pod, which is for
     /// trials.
     pub storage: Option<Storage>,

@@ -24,7 +24,7 @@ use crate::{
         releases::selector,
     },
     names::{self, CONFIG_PART, MANAGER},
-    service::{Inputs, Server},
+    service::{Address, Inputs, Server},
 };
 
 impl Worker {
@@ -84,6 +84,12 @@ impl Worker {
 
     /// What is there stays as it is: a password that changes makes tokens invalid, and a key that goes makes what it sealed so.
     pub(super) async fn make_secrets(&self, inputs: &Inputs, definition: &Definition) -> Done {
+        if let Some(address) = &inputs.messaging {
+            // Pods without it would not start.
+            let site = self.site();
+            let value = site.secret_value(&address.secret, &address.key).await?;
+            usable(address, &value)?;
+        }
         let password = password();
         let server = &inputs.database;
         let user = &definition.database;
@@ -270,6 +276,27 @@ impl Worker {
     }
 }
 
+/// Refuses what oslo.messaging cannot use, without telling it.
+fn usable(address: &Address, value: &str) -> Result<(), Failure> {
+    let Address { secret, key } = address;
+    let is_one = value.strip_prefix("rabbit://").is_some_and(|rest| {
+        let host = rest.rsplit('@').next().unwrap_or_default();
+        !host.is_empty()
+            && !host.starts_with(['/', ':'])
+            && rest.chars().all(|one| one.is_ascii_graphic())
+    });
+    if is_one {
+        return Ok(());
+    }
+    Err(config(
+        "Unusable",
+        format!(
+            "Secret {secret} holds under {key} what is no address of a RabbitMQ for oslo.messaging"
+        ),
+        "write it as rabbit://USER:PASSWORD@HOST:5672/VHOST, other letters of the password as %XX and no line after it, and retry the run",
+    ))
+}
+
 /// Where a database is, as [`connection`] takes it.
 pub(super) fn place(server: &Server, database: &str) -> String {
     // In a URL an address of IPv6 stands in brackets.
@@ -305,4 +332,37 @@ fn parameters() -> PostParams {
 pub(super) fn password() -> String {
     let random = rand::rng().sample_iter(Alphanumeric).take(32);
     random.map(char::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_cannot_be_used_is_refused_and_not_told() {
+        let address = Address {
+            secret: "rabbitmq".to_owned(),
+            key: "url".to_owned(),
+        };
+        for value in [
+            "rabbit://u:p@host:5672/",
+            "rabbit://u:p@a:5672,u:p@b:5672/vhost",
+            "rabbit://host/?ssl=1",
+        ] {
+            assert!(usable(&address, value).is_ok(), "{value}");
+        }
+        for value in [
+            "amqp://u:hunter22@host/",
+            "rabbit://u:hunter22@/",
+            "rabbit://u:hunter22@:5672/",
+            "rabbit://u:hunter 22@host/",
+            "rabbit://u:hunter22@host/\n",
+            "",
+        ] {
+            let failure = usable(&address, value).unwrap_err();
+            let told = format!("{failure:?}");
+            assert!(told.contains("Secret rabbitmq holds under url"), "{told}");
+            assert!(!told.contains("hunter"), "{told}");
+        }
+    }
 }

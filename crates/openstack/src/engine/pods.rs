@@ -128,6 +128,10 @@ impl Worker {
     /// What must not be told: all values of the service's Secrets and of those that something gets beside them.
     async fn known_secrets(&self, further: &BTreeSet<String>) -> Result<Vec<Vec<u8>>, kube::Error> {
         // By their names: one that a person brought has no label.
+        let mut further = further.clone();
+        if let Of::Service(of) = &self.of {
+            further.extend(of.0.messaging.iter().map(|address| address.secret.clone()));
+        }
         let own: BTreeSet<_> = match &self.of {
             Of::Service(of) => {
                 let own = of.1.secret_words().chain([NEXT, NEXT_IDENTITY]);
@@ -136,7 +140,7 @@ impl Worker {
             Of::Cloud(_) | Of::Seed(_) => BTreeSet::new(),
         };
         let mut values = Vec::new();
-        for name in own.union(further) {
+        for name in own.union(&further) {
             let found = self.secrets().get_opt(name).await?;
             let data = found.and_then(|secret| secret.data).into_iter().flatten();
             // What users of a service are called is no secret.
@@ -166,6 +170,7 @@ fn masks(values: &[Vec<u8>]) -> Vec<String> {
         masks.insert(STANDARD.encode(text));
         masks.insert(text.to_owned());
         masks.extend(text.lines().map(|line| line.trim().to_owned()));
+        masks.extend(passwords(text));
     }
     let mut masks: Vec<_> = masks
         .into_iter()
@@ -173,6 +178,16 @@ fn masks(values: &[Vec<u8>]) -> Vec<String> {
         .collect();
     masks.sort_by_key(|mask| std::cmp::Reverse(mask.len()));
     masks
+}
+
+/// The passwords of an address, which may be of several servers: programs print one alone.
+fn passwords(text: &str) -> Vec<String> {
+    let Some((_, rest)) = text.split_once("://") else {
+        return Vec::new();
+    };
+    let users = rest.split(',').filter_map(|server| server.rsplit_once('@'));
+    let passwords = users.filter_map(|(user, _)| user.split_once(':'));
+    passwords.map(|(_, password)| password.to_owned()).collect()
 }
 
 /// The last lines of a log, blanked before anything is cut off.
@@ -279,6 +294,18 @@ mod tests {
             assert_eq!(is_late(&pod, now), late, "{since} {restarts} {state}");
         }
         assert!(!is_late(&Pod::default(), now));
+    }
+
+    #[test]
+    fn the_passwords_of_an_address_are_secret_alone_too() {
+        let address = "rabbit://cloud:hunter22-a@one:5672,cloud:hunter22-b@two:5672/cloud";
+        let masks = masks(&[address.as_bytes().to_vec()]);
+        let log = format!("{address}\nhunter22-a and hunter22-b at one:5672\n");
+        let told = end_of(&log, &masks);
+        assert!(
+            !told.contains("hunter22") && told.contains("at one:5672"),
+            "{told}"
+        );
     }
 
     #[test]

@@ -262,6 +262,11 @@ impl Written {
                 format!("memcached.config[{file}]"),
                 document.memcached.config,
             ),
+            (
+                source::of_messaging(service, file),
+                format!("messaging.config[{file}]"),
+                document.messaging.config,
+            ),
         ] {
             if let Some(at) = texts.get(file) {
                 let name = format!("services/{service}.yaml");
@@ -366,11 +371,14 @@ struct OfComponent {
 struct BuiltIn {
     config: BTreeMap<String, Spanned<String>>,
     #[serde(default)]
-    memcached: OfMemcached,
+    memcached: OfNeighbour,
+    #[serde(default)]
+    messaging: OfNeighbour,
 }
 
+/// What is said where there is a memcached, or a RabbitMQ.
 #[derive(Default, Deserialize)]
-struct OfMemcached {
+struct OfNeighbour {
     config: BTreeMap<String, Spanned<String>>,
 }
 
