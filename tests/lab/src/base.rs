@@ -15,6 +15,9 @@ pub enum Base {
     Containerd,
     /// Without them: for kubespray, which brings its own.
     Bare,
+    /// As the usual one, with Debian's cloud-init, which sleeps until somebody puts a seed of its NoCloud source in place: what an
+    /// image of machines is that Cluster API makes nodes.
+    CloudInit,
 }
 
 /// The root directory of this kind, made where the cache does not have it.
@@ -25,7 +28,7 @@ pub enum Base {
 ///
 /// Not root, no mirror, or a package that cannot be had.
 pub fn ensure(kind: Base, progress: &dyn Progress) -> Result<PathBuf> {
-    let packages = list(kind);
+    let (packages, recipe) = (list(kind), recipe(kind));
     let key = key(kind);
     cache::ensure("base", &key, |target| {
         packages::ensure(packages::BASE, progress)?;
@@ -35,7 +38,7 @@ pub fn ensure(kind: Base, progress: &dyn Progress) -> Result<PathBuf> {
             .unwrap_or_else(|_| "http://deb.debian.org/debian".to_owned());
         command::output(
             Command::new("unshare")
-                .args(["--mount", "bash", "-c", RECIPE])
+                .args(["--mount", "bash", "-c", &recipe])
                 .env("ROOT", target)
                 .env("MIRROR", mirror)
                 .env("PACKAGES", &packages),
@@ -48,17 +51,26 @@ pub fn ensure(kind: Base, progress: &dyn Progress) -> Result<PathBuf> {
 
 /// Names the content of a kind of root.
 pub(crate) fn key(kind: Base) -> String {
-    cache::key([RECIPE.as_bytes(), list(kind).as_bytes()])
+    cache::key([recipe(kind).as_bytes(), list(kind).as_bytes()])
 }
 
 fn list(kind: Base) -> String {
     match kind {
         Base::Containerd => format!("{PACKAGES} containerd runc containernetworking-plugins"),
         Base::Bare => PACKAGES.to_owned(),
+        Base::CloudInit => format!("{} cloud-init", list(Base::Containerd)),
+    }
+}
+
+fn recipe(kind: Base) -> String {
+    match kind {
+        Base::Containerd | Base::Bare => RECIPE.to_owned(),
+        Base::CloudInit => format!("{RECIPE}{CLOUD_INIT}"),
     }
 }
 
 const RECIPE: &str = include_str!("scripts/base.sh");
+const CLOUD_INIT: &str = include_str!("scripts/cloud-init.sh");
 
 /// Beside what a node uses: haproxy and busybox are there to be copied into images.
 const PACKAGES: &str = "apparmor apt-transport-https bash-completion busybox-static conntrack curl \

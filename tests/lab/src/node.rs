@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 
 use crate::command;
 use crate::programs::{self, Programs};
-use crate::{Lab, LabOptions, Progress};
+use crate::{Host, Lab, LabOptions, Progress};
 
 /// A cluster of one node, and the hosts beside it.
 #[derive(Debug)]
@@ -64,15 +64,45 @@ impl Node {
         );
         fs::create_dir_all(node.dir()).context("make the node's directory")?;
         let address = node.lab.host(host)?.address.to_string();
-        let etcd = format!("{}-0", node.programs.etcd);
-        let mut ssh = node.lab.ssh_command(host)?;
-        ssh.args(["--", "bash", "-s", &address, &node.programs.version, &etcd]);
-        node.feed(&mut ssh, SCRIPT.as_bytes())
+        node.run(host, PREPARE, &[ONLY_PODS])
+            .context("prepare the host")?;
+        let arguments = [&address, &node.programs.version, &node.etcd_tag()];
+        node.run(host, SCRIPT, &arguments.map(String::as_str))
             .context("raise the cluster")?;
         let config = node.ssh("cat /etc/kubernetes/admin.conf")?;
         fs::write(node.kubeconfig(), config).context("write the kubeconfig")?;
         progress.end();
         Ok(node)
+    }
+
+    /// Gives another host of the lab what an image of machines has that kubeadm makes nodes: Kubernetes' programs and images, containerd, and
+    /// a network for pods, which reach those of all hosts that are prepared likewise.
+    ///
+    /// # Errors
+    ///
+    /// No such host, or it lacks something.
+    pub fn prepare(&self, host: &str) -> Result<()> {
+        let pods_of = |host: &Host| {
+            let [.., number] = host.address.octets();
+            format!("10.244.{number}.0/24")
+        };
+        let mut arguments = vec![pods_of(self.lab.host(host)?)];
+        for other in self.lab.hosts().iter().filter(|other| other.name != host) {
+            arguments.extend([pods_of(other), other.address.to_string()]);
+        }
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        self.run(host, PREPARE, &arguments)
+            .with_context(|| format!("prepare {host}"))
+    }
+
+    /// The version of Kubernetes on all hosts, without a leading v.
+    pub fn version(&self) -> &str {
+        &self.programs.version
+    }
+
+    /// The tag of etcd's image on all hosts.
+    pub fn etcd_tag(&self) -> String {
+        format!("{}-0", self.programs.etcd)
     }
 
     /// Where what is of this cluster lies on the machine: the lab's directory, or one of its own in that for a cluster on another host.
@@ -154,15 +184,20 @@ impl Node {
         self.lab.import(&self.host, image)
     }
 
-    fn feed(&self, ssh: &mut Command, input: &[u8]) -> Result<()> {
+    fn run(&self, host: &str, script: &str, arguments: &[&str]) -> Result<()> {
         // By a file, so that nobody has to write while somebody else does not read.
-        let path = self.dir().join("input");
-        fs::write(&path, input).context("write the input")?;
-        command::output_from(fs::File::open(&path)?, ssh).map(drop)
+        let path = self.dir().join(format!("input-{host}"));
+        fs::write(&path, script).context("write the input")?;
+        let mut ssh = self.lab.ssh_command(host)?;
+        ssh.args(["--", "bash", "-s"]).args(arguments);
+        command::output_from(fs::File::open(&path)?, &mut ssh).map(drop)
     }
 }
 
 const HOST: &str = "host-1";
 /// Half a minute on an idle machine.
 const API_RETURNS: Duration = Duration::from_mins(5);
+/// The pods of a cluster of one node.
+const ONLY_PODS: &str = "10.244.0.0/24";
+const PREPARE: &str = include_str!("scripts/prepare.sh");
 const SCRIPT: &str = include_str!("scripts/node.sh");
