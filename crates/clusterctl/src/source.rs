@@ -15,7 +15,7 @@ mod directory;
 mod location;
 
 pub use artefact::{Artefact, InvalidArtefact};
-pub use config_map::{ConfigMapError, config_map, read_config_map};
+pub use config_map::{ConfigMapError, config_map, config_map_labels, read_config_map};
 pub use directory::{Directory, DirectoryError};
 pub use location::{InvalidLocation, Location};
 

@@ -128,18 +128,16 @@ pub fn config_map(
     namespace: &str,
     files: &Files,
 ) -> Result<Object, ConfigMapError> {
+    let mut labels = config_map_labels(provider);
+    labels[VERSION] = json!(version.to_string());
+    labels[MANAGED] = json!("true");
     let mut value = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
             "name": provider.config_map(version),
             "namespace": namespace,
-            "labels": {
-                VERSION: version.to_string(),
-                TYPE: provider.provider_type().stored_word(),
-                NAME: provider.name(),
-                MANAGED: "true",
-            },
+            "labels": labels,
         },
         "data": {"metadata": files.metadata},
     });
@@ -163,6 +161,14 @@ pub fn config_map(
         value["data"]["components"] = json!(files.components);
     }
     Object::new(value).map_err(ConfigMapError::Object)
+}
+
+/// The labels that [`config_map`] has in every version, as an object.
+pub fn config_map_labels(provider: &Provider) -> Value {
+    json!({
+        TYPE: provider.provider_type().stored_word(),
+        NAME: provider.name(),
+    })
 }
 
 const VERSION: &str = "provider.cluster.x-k8s.io/version";

@@ -3,8 +3,9 @@
 use anyhow::{Context, bail};
 use api::provider::{GROUP, VERSION};
 use clusterctl::{
-    Components, ImageOverrides, NonCanonical, Provider, Release, Scopes, Substitution, Version,
-    source::Files,
+    Components, ImageOverrides, NonCanonical, Provider, ProviderType, Release, Scopes,
+    Substitution, Version,
+    source::{Files, config_map_labels},
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
@@ -139,10 +140,24 @@ fn object(
     if let Some(oci) = &options.oci {
         object["spec"]["fetchConfig"] = json!({"oci": oci});
     }
+    if options.from.is_some()
+        && let Some(kept) = kept(provider)
+    {
+        object["spec"]["fetchConfig"] = kept;
+    }
     if let Some(secret) = &options.config_secret {
         object["spec"]["configSecret"] = json!({"name": secret});
     }
     object
+}
+
+/// Where the releases are that are kept of a provider. One that is known by its name needs no word for it.
+fn kept(provider: &Provider) -> Option<Value> {
+    let is_known = provider.provider_type() == ProviderType::Core
+        || provider.is_cert_manager()
+        || clusterctl::entry(provider).is_some();
+    let labels = config_map_labels(provider);
+    (!is_known).then(|| json!({"selector": {"matchLabels": labels}}))
 }
 
 /// Makes a namespace, where it is missing.
@@ -162,4 +177,29 @@ pub(super) async fn namespace(client: &Client, name: &str) -> anyhow::Result<()>
     answered(made, &format!("make namespace {name}"))?;
     println!("namespace {name} is made");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_provider_that_nobody_knows_says_where_its_releases_are_kept() {
+        let of = |provider_type, name: &str| kept(&Provider::new(provider_type, name).unwrap());
+        for (provider_type, name) in [
+            (ProviderType::Core, "cluster-api"),
+            (ProviderType::Infrastructure, "docker"),
+            (ProviderType::Addon, "cert-manager"),
+        ] {
+            assert_eq!(of(provider_type, name), None, "{name}");
+        }
+        let labels = json!({
+            "provider.cluster.x-k8s.io/type": "infrastructure",
+            "provider.cluster.x-k8s.io/name": "boat",
+        });
+        assert_eq!(
+            of(ProviderType::Infrastructure, "boat"),
+            Some(json!({"selector": {"matchLabels": labels}}))
+        );
+    }
 }
