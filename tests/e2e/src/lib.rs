@@ -27,7 +27,7 @@ pub use guide::Guide;
 pub use in_cluster::{InCluster, SYSTEM, Side};
 pub use keystone::{Keystone, MagnumService, Token};
 pub use kubespray::Kubespray;
-pub use management::{Installed, Management, PROVIDERS};
+pub use management::{Hosts, Installed, Management, PROVIDERS};
 pub use operator::{Memory, Operator, Replica};
 pub use services::{Services, Tokens};
 pub use stage::{NAMESPACE, Options, Stage, Versions, wait_until};

@@ -10,8 +10,10 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use lab::{
     LabOptions, Node, Progress,
+    base::Base,
     command::output,
     programs::{
         cluster_api::ClusterApi,
@@ -23,8 +25,11 @@ use serde_json::{Value, json};
 use crate::{Called, Calls, Memory, Operator, Tally, is_true, operator, root, wait_until};
 use machines::{in_memory, workload};
 
+mod hosts;
 mod machines;
 mod patched;
+
+pub use hosts::Hosts;
 
 /// Images lie on the node already; a loaded machine takes its time all the same.
 const LIMIT: Duration = Duration::from_mins(5);
@@ -137,11 +142,38 @@ impl Management {
         hosts: u8,
         progress: &dyn Progress,
     ) -> anyhow::Result<Self> {
-        let managers = managers::managers(progress)?;
         let options = LabOptions {
             hosts: 1 + hosts,
             ..LabOptions::default()
         };
+        Self::set_on(options, windlass, further, progress)
+    }
+
+    /// The same on hosts that sleep until they are made machines of Cluster API: see [`Hosts`].
+    ///
+    /// # Errors
+    ///
+    /// What is needed cannot be made, or the cluster does not come up.
+    pub fn set_beside_machines(
+        windlass: PathBuf,
+        hosts: u8,
+        progress: &dyn Progress,
+    ) -> anyhow::Result<Self> {
+        let options = LabOptions {
+            hosts: 1 + hosts,
+            base: Base::CloudInit,
+            ..LabOptions::default()
+        };
+        Self::set_on(options, windlass, &[], progress)
+    }
+
+    fn set_on(
+        options: LabOptions,
+        windlass: PathBuf,
+        further: &[&'static str],
+        progress: &dyn Progress,
+    ) -> anyhow::Result<Self> {
+        let managers = managers::managers(progress)?;
         let management = Self {
             node: Node::start(options, progress)?,
             managers,
@@ -247,22 +279,19 @@ impl Management {
 
     /// The same, of a local repository.
     fn preload_from(&self, repository: &Path, version: &str) -> anyhow::Result<()> {
-        let from = repository.display().to_string();
         for provider in PROVIDERS {
-            self.make_namespace(provider.namespace)?;
-            let choice = format!("{}:{version}", provider.name);
-            output(&mut self.windlass(&[
-                "--namespace",
-                provider.namespace,
-                "providers",
-                "preload",
-                provider.option,
-                &choice,
-                "--from",
-                &from,
-            ]))?;
+            self.keep(provider, repository, version)?;
         }
         Ok(())
+    }
+
+    fn keep(&self, provider: Installed, repository: &Path, version: &str) -> anyhow::Result<()> {
+        self.make_namespace(provider.namespace)?;
+        let choice = format!("{}:{version}", provider.name);
+        let from = repository.display().to_string();
+        let mut preload =
+            self.windlass(&["--namespace", provider.namespace, "providers", "preload"]);
+        output(preload.args([provider.option, &choice, "--from", &from])).map(drop)
     }
 
     /// Makes a namespace where it is missing.
@@ -537,6 +566,31 @@ impl Management {
     /// It fails.
     pub fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
         output(&mut self.node.kubectl(arguments))
+    }
+
+    /// What the key `value` of a Secret holds, which is where Cluster API has kubeconfigs and what machines are begun with.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn secret(&self, namespace: &str, name: &str) -> anyhow::Result<Vec<u8>> {
+        let value = ["secret", name, "--output=jsonpath={.data.value}"];
+        let value = self.kubectl(&[&["--namespace", namespace, "get"], &value[..]].concat())?;
+        STANDARD.decode(value).context("decode a Secret")
+    }
+
+    /// kubectl as an administrator of a workload cluster in the usual namespace, by the kubeconfig that Cluster API keeps of it.
+    ///
+    /// # Errors
+    ///
+    /// There is no such cluster, or it does not answer.
+    pub fn kubectl_in(&self, cluster: &str, arguments: &[&str]) -> anyhow::Result<String> {
+        let kubeconfig = self.node.dir().join(format!("{cluster}.kubeconfig"));
+        let secret = self.secret(DEFAULT, &format!("{cluster}-kubeconfig"))?;
+        fs::write(&kubeconfig, secret).context("write a kubeconfig")?;
+        let mut kubectl = Command::new(self.node.programs().join("kubectl"));
+        kubectl.arg("--kubeconfig").arg(&kubeconfig).args(arguments);
+        output(&mut self.node.lab.enter_network(&kubectl))
     }
 
     /// Applies an object.

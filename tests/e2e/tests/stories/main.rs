@@ -26,6 +26,7 @@ mod kubespray_checkout;
 mod magnum;
 mod magnum_hosts;
 mod management;
+mod management_machines;
 mod openstack;
 mod patched;
 mod planes;
