@@ -161,7 +161,9 @@ impl Worker {
                 self.act_on_service(inputs, definition, action, step, context)
                     .await
             }
-            (Of::Cloud(inputs), true) => self.act_on_cloud(inputs, action, step, context).await,
+            (Of::Cloud(inputs), true) => {
+                Box::pin(self.act_on_cloud(inputs, action, step, context)).await
+            }
             (Of::Seed(inputs), _) => self.act_on_seed(inputs, action, step, context).await,
             (Of::Service(_), true) | (Of::Cloud(_), false) => Err(misplaced(step).into()),
         }

@@ -180,7 +180,7 @@ fn check(global: &Global, options: &CheckInventory) -> anyhow::Result<ExitCode> 
         idle.see(&rendered.resolved);
         let above = rendered.resolved.levels.iter();
         let above = above.filter(|source| source.object.kind != "FleetCluster");
-        let above = above.map(|source| (source.level.to_string(), source.object.name.clone()));
+        let above = above.map(|source| (source.level.clone(), source.object.name.clone()));
         let above: BTreeMap<_, _> = above.collect();
         levels.extend(above.keys().cloned());
         let cluster = rendered.resolved.cluster.clone();

@@ -185,7 +185,7 @@ fn lines(step: &Step, writes: &[Expected]) -> Vec<String> {
         Some(Action::Job(job)) => lines.push(format!("runs {}", job.command.join(" "))),
         Some(Action::Hook(hook)) => lines.push(hook.told()),
         Some(Action::CheckConfig | Action::CheckComponent(_)) => {
-            lines.push("runs oslo.config's validator".to_owned())
+            lines.push("runs oslo.config's validator".to_owned());
         }
         Some(Action::IssueToken) => {
             lines.push("asks POST /v3/auth/tokens, GET /v3/auth/tokens".to_owned());

@@ -30,7 +30,7 @@ pub(super) fn explain(options: &ExplainSetting) -> anyhow::Result<()> {
         let definition = definition::find(&object.spec.service)
             .with_context(|| format!("no service is called {}", object.spec.service))?;
         written.built_in(&definition.name, &options.file);
-        let started = components::of(object, &definition).map_err(wrong)?;
+        let started = components::of(object, &definition).map_err(|problems| wrong(&problems))?;
         let own = object.spec.components.iter();
         let own = own.filter(|(_, said)| !said.config.is_empty());
         let own: Vec<_> = own.map(|(name, _)| name.as_str()).collect();
@@ -51,8 +51,8 @@ pub(super) fn explain(options: &ExplainSetting) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn wrong(problems: Vec<Problem>) -> anyhow::Error {
-    anyhow::anyhow!("{}", controller::problem::text(&problems))
+fn wrong(problems: &[Problem]) -> anyhow::Error {
+    anyhow::anyhow!("{}", controller::problem::text(problems))
 }
 
 /// A component of a service, whose files are told of.
@@ -73,7 +73,8 @@ impl Component<'_> {
         } else {
             object.to_owned()
         };
-        let files = service::files(self.object, self.definition, self.name).map_err(wrong)?;
+        let files = service::files(self.object, self.definition, self.name)
+            .map_err(|problems| wrong(&problems))?;
         if let Some(file) = files.get(file) {
             tell(&told, file, setting, written)?;
             return Ok(true);
