@@ -110,6 +110,16 @@ pub(super) async fn bring(
         .filter_map(|(part, there)| to_write(part, there.as_ref()))
         .collect();
     let class = rebase::awaited(parts, &there).filter(|_| is_new);
+    let absent = parts.objects.iter().zip(&there);
+    let absent = absent.filter(|(part, there)| part.is_template() && there.is_none());
+    let absent: BTreeSet<_> = absent.map(|(part, _)| part.identity()).collect();
+    if let Some(class) = &class
+        && absent.is_empty()
+    {
+        pass.standing = health::standing(parts, &there, rolling);
+        wait(pass, class.waits());
+        return Ok(());
+    }
     // A drift of one object is mended as it is; a change is one of all objects, or of none.
     if is_new {
         let mut problems = Vec::new();
@@ -124,6 +134,23 @@ pub(super) async fn bring(
             refuse(pass, revision, problems);
             return Ok(());
         }
+    }
+    if let Some(class) = class {
+        // The cluster is made of none of it yet, and it goes again where the cluster comes to something else.
+        pass.former.retain(|former| former != revision);
+        pass.former.push(revision.to_owned());
+        pass.former = before::newest(std::mem::take(&mut pass.former));
+        report::prepare(cluster, &pass.former, context).await?;
+        let new = writes.iter();
+        for part in new.filter(|part| absent.contains(&part.identity())) {
+            if let Err(problem) = write(part, Trial::Real, context).await? {
+                refuse(pass, revision, vec![problem]);
+                return Ok(());
+            }
+        }
+        pass.standing = health::standing(parts, &there, rolling);
+        wait(pass, class.waits());
+        return Ok(());
     }
     let (secrets, writes): (Vec<_>, Vec<_>) = writes.into_iter().partition(Part::is_vault_secret);
     // A birth may be another one before it is through: what it has written by then goes with that.
@@ -144,20 +171,11 @@ pub(super) async fn bring(
         wait(pass, waits);
         return Ok(());
     }
-    // Until then the cluster stays as it is: nothing of it is a template.
-    let now = writes
-        .iter()
-        .filter(|part| class.is_none() || part.is_template());
-    for part in now {
+    for part in &writes {
         if let Err(problem) = write(part, Trial::Real, context).await? {
             refuse(pass, revision, vec![problem]);
             return Ok(());
         }
-    }
-    if let Some(class) = class {
-        pass.standing = health::standing(parts, &there, rolling);
-        wait(pass, rebase::waits(class));
-        return Ok(());
     }
     let leaving = prune(cluster, &before, parts, context).await?;
     if leaving.is_empty() {

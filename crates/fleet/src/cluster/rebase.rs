@@ -11,43 +11,77 @@ use super::{
     vault::Waits,
 };
 
+/// A class that is awaited.
+pub(super) struct Awaited<'a> {
+    class: &'a Part,
+    live: Option<&'a Value>,
+}
+
 /// The class that the cluster is brought to from another one, where Cluster API has not taken it up.
-pub(super) fn awaited<'a>(parts: &'a Parts, there: &[Option<Value>]) -> Option<&'a Part> {
+pub(super) fn awaited<'a>(parts: &'a Parts, there: &'a [Option<Value>]) -> Option<Awaited<'a>> {
     let main = parts.main()?;
     let live = there.last()?.as_ref()?;
-    let wanted = named(&main.value);
-    let is_class = |part: &Part| {
-        part.is_class()
-            && wanted["name"] == *part.name
-            && wanted["namespace"].as_str().unwrap_or(&main.namespace) == part.namespace
+    let wanted = named(&main.value, main);
+    let is_wanted = |part: &Part| {
+        part.is_class() && wanted == (Some(part.name.as_str()), part.namespace.as_str())
     };
-    let place = parts.objects.iter().position(is_class)?;
-    let is_rebased = named(live)["name"] != wanted["name"];
-    let is_taken_up = there.get(place)?.as_ref().is_some_and(|class| {
+    let place = parts.objects.iter().position(is_wanted)?;
+    let is_rebased = named(live, main) != wanted;
+    let class = there.get(place)?.as_ref();
+    let is_taken_up = class.is_some_and(|class| {
         class["status"]["observedGeneration"] == class["metadata"]["generation"]
     });
-    (is_rebased && !is_taken_up).then(|| &parts.objects[place])
+    (is_rebased && !is_taken_up).then(|| Awaited {
+        class: &parts.objects[place],
+        live: class,
+    })
 }
 
-/// What is told while a class is awaited.
-pub(super) fn waits(class: &Part) -> Waits {
-    let message = format!(
-        "{} waits for Cluster API to take it up, and its Cluster stays as it is until then: if this lasts, is the feature gate \
-         ClusterTopology on, and what do the ClusterClass and the log of core's manager say?",
-        class.title()
-    );
-    (FleetHealth::AtWork, message)
-}
-
-/// Which class the topology of a Cluster names: v1beta1 has its parts beside each other.
-fn named(cluster: &Value) -> Value {
-    let topology = &cluster["spec"]["topology"];
-    match &topology["class"] {
-        Value::String(name) => {
-            serde_json::json!({"name": name, "namespace": topology["classNamespace"]})
-        }
-        _ => topology["classRef"].clone(),
+impl Awaited<'_> {
+    /// What is told while it is awaited.
+    pub(super) fn waits(&self) -> Waits {
+        let title = self.class.title();
+        let why = self.live.and_then(why).unwrap_or_else(|| {
+            "if this lasts, is the feature gate ClusterTopology on, and what does the log of core's manager say?".to_owned()
+        });
+        let message = format!(
+            "{title} waits for Cluster API to take it up, and its Cluster stays as it is until then: {why}"
+        );
+        (FleetHealth::AtWork, message)
     }
+}
+
+/// What a class says of why it is not taken up.
+fn why(class: &Value) -> Option<String> {
+    let conditions = class["status"]["conditions"].as_array()?;
+    let mut conditions = conditions.iter().filter(|condition| {
+        let bad = if condition["type"] == "Paused" {
+            "True"
+        } else {
+            "False"
+        };
+        condition["status"] == bad || condition["status"] == "Unknown"
+    });
+    let condition = conditions.next()?;
+    let text = |field: &str| condition[field].as_str().unwrap_or_default();
+    let told = format!(
+        "{} is {}: {}",
+        text("type"),
+        text("status"),
+        text("message")
+    );
+    Some(api::text::plain(&told, 500))
+}
+
+/// Which class the topology of a Cluster names, and where that is: v1beta1 has both beside each other.
+fn named<'a>(cluster: &'a Value, main: &'a Part) -> (Option<&'a str>, &'a str) {
+    let topology = &cluster["spec"]["topology"];
+    let reference = &topology["classRef"];
+    let [name, namespace] = match &topology["class"] {
+        Value::String(_) => [&topology["class"], &topology["classNamespace"]],
+        _ => [&reference["name"], &reference["namespace"]],
+    };
+    (name.as_str(), namespace.as_str().unwrap_or(&main.namespace))
 }
 
 #[cfg(test)]
@@ -72,7 +106,7 @@ mod tests {
             class,
             (!live.is_null()).then(|| json!({"spec": {"topology": live}})),
         ];
-        awaited(&parts, &there).map(Part::title)
+        awaited(&parts, &there).map(|awaited| awaited.waits().1)
     }
 
     #[test]
@@ -84,13 +118,25 @@ mod tests {
             json!({"classRef": {"name": "one"}}),
             json!({"classRef": {"name": "other"}}),
         );
-        let waits = Some("ClusterClass/fleet/other".to_owned());
-        assert_eq!(waits_for(&new, &old, None), waits);
-        assert_eq!(waits_for(&new, &old, class(None)), waits);
+        let waits = |told: Option<String>| {
+            told.is_some_and(|told| told.starts_with("ClusterClass/fleet/other waits"))
+        };
+        assert!(waits(waits_for(&new, &old, None)));
+        assert!(waits(waits_for(&new, &old, class(None))));
         assert_eq!(waits_for(&new, &old, class(Some(1))), None);
+        // It says why.
+        let mut paused = class(None).unwrap();
+        let good = json!({"type": "VariablesReady", "status": "True"});
+        paused["status"]["conditions"] =
+            json!([good, {"type": "Paused", "status": "True", "message": "somebody paused it"}]);
+        let told = waits_for(&new, &old, Some(paused)).unwrap();
+        assert!(
+            told.ends_with("until then: Paused is True: somebody paused it"),
+            "{told}"
+        );
         // A version before, with the class as a word, and one of another namespace.
         let (old, new) = (json!({"class": "one"}), json!({"class": "other"}));
-        assert_eq!(waits_for(&new, &old, None), waits);
+        assert!(waits(waits_for(&new, &old, None)));
         let elsewhere = json!({"class": "other", "classNamespace": "elsewhere"});
         assert_eq!(waits_for(&elsewhere, &old, None), None);
         // It is born, or was of that class before.

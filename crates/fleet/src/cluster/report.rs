@@ -49,17 +49,37 @@ pub(super) async fn begin(
     abandoned: &[String],
     context: &Context,
 ) -> Result<(), Error> {
-    let before = cluster.status.clone().unwrap_or_default();
     let told = FleetClusterStatus {
         begun: Some(revision.to_owned()),
         abandoned: abandoned.to_vec(),
-        ..before.clone()
+        ..cluster.status.clone().unwrap_or_default()
     };
+    note(cluster, &told, context).await
+}
+
+/// Writes down of which revisions templates may be there that go when nothing needs them, before they are.
+pub(super) async fn prepare(
+    cluster: &FleetCluster,
+    former: &[String],
+    context: &Context,
+) -> Result<(), Error> {
+    let told = FleetClusterStatus {
+        former: former.to_vec(),
+        ..cluster.status.clone().unwrap_or_default()
+    };
+    note(cluster, &told, context).await
+}
+
+async fn note(
+    cluster: &FleetCluster,
+    told: &FleetClusterStatus,
+    context: &Context,
+) -> Result<(), Error> {
+    let before = cluster.status.clone().unwrap_or_default();
     let namespace = cluster.namespace().unwrap_or_default();
     let api = Api::<FleetCluster>::namespaced(context.client.clone(), &namespace);
     let name = cluster.name_any();
-    let written =
-        controller::apply::apply_status(&api, STATUS_MANAGER, &name, &told, Some(&before));
+    let written = controller::apply::apply_status(&api, STATUS_MANAGER, &name, told, Some(&before));
     written.await.map(drop).map_err(Error::Apply)
 }
 

@@ -177,10 +177,14 @@ fn is_of(wave: &Wave, candidate: &Candidate) -> bool {
 /// What a spec names of which there is nothing: a cluster, an object of a level, labels. One line each.
 pub fn names_nothing(rollout: &Rollout, all: &[Candidate]) -> Vec<String> {
     let (name, spec) = (rollout.name_any(), &rollout.spec);
-    let selects_none = |selector: &Option<BTreeMap<String, String>>| {
+    let own = all.iter().filter(|candidate| {
+        let selector = spec.selector.as_ref();
+        selector.is_none_or(|selector| selects(selector, &candidate.labels))
+    });
+    let all: Vec<_> = own.collect();
+    let selects_none = |selector: &BTreeMap<String, String>| {
         let mut labels = all.iter().map(|candidate| &candidate.labels);
-        let selector = selector.as_ref();
-        selector.is_some_and(|selector| !labels.any(|labels| selects(selector, labels)))
+        !labels.any(|labels| selects(selector, labels))
     };
     let mut told = Vec::new();
     let mut tell = |path: String, what: String| {
@@ -188,23 +192,24 @@ pub fn names_nothing(rollout: &Rollout, all: &[Candidate]) -> Vec<String> {
             "Rollout/{name} {path}: {what}; mend the name, unless it is meant for later"
         ));
     };
-    if selects_none(&spec.selector) {
-        tell(
-            "spec.selector".to_owned(),
-            "no FleetCluster has these labels".to_owned(),
-        );
+    if let Some(selector) = &spec.selector
+        && selects_none(selector)
+    {
+        let what = "no FleetCluster has these labels".to_owned();
+        tell("spec.selector".to_owned(), what);
+        return told;
     }
     let canaries = spec.canary.iter().flat_map(|canary| &canary.clusters);
     for (place, canary) in canaries.enumerate() {
         if !all.iter().any(|candidate| candidate.name == *canary) {
             tell(
                 format!("spec.canary.clusters[{place}]"),
-                format!("there is no FleetCluster {canary}"),
+                format!("there is no FleetCluster {canary} that the roll-out is for"),
             );
         }
     }
     for (number, wave) in spec.waves.iter().enumerate() {
-        if selects_none(&wave.selector) {
+        if wave.selector.as_ref().is_some_and(selects_none) {
             tell(
                 format!("spec.waves[{number}].selector"),
                 "no FleetCluster has these labels".to_owned(),
@@ -319,17 +324,30 @@ mod tests {
             {"name": "three", "selector": {"stage": "test"}},
         ]);
         let canary = json!({"clusters": ["shop", "wikki"]});
-        let spec = json!({"selector": {"stage": "prdo"}, "canary": canary, "waves": waves});
+        let spec = json!({"canary": canary, "waves": waves});
         assert_eq!(
             told(spec),
             [
-                "spec.selector: no FleetCluster has these labels",
-                "spec.canary.clusters[1]: there is no FleetCluster wikki",
+                "spec.canary.clusters[1]: there is no FleetCluster wikki that the roll-out is for",
                 "spec.waves[0].objects[1]: no FleetCluster belongs to the site muc",
                 "spec.waves[1].selector: no FleetCluster has these labels",
             ]
             .map(|told| format!("Rollout/all {told}; mend the name, unless it is meant for later"))
         );
         assert_eq!(told(json!({})), [""; 0]);
+        // It is there, and another roll-out's.
+        let spec = json!({"selector": {"stage": "prod"}, "canary": {"clusters": ["wiki"]}});
+        assert_eq!(
+            told(spec),
+            [
+                "Rollout/all spec.canary.clusters[0]: there is no FleetCluster wiki that the roll-out is for; mend the name, unless it is meant for later"
+            ]
+        );
+        assert_eq!(
+            told(json!({"selector": {"stage": "prdo"}})),
+            [
+                "Rollout/all spec.selector: no FleetCluster has these labels; mend the name, unless it is meant for later"
+            ]
+        );
     }
 }

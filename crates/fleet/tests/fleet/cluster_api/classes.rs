@@ -203,6 +203,11 @@ async fn a_cluster_goes_to_another_class_when_cluster_api_has_taken_it_up() {
     let (waits, born) = (status(&waits), status(&born));
     assert_eq!(waits.health, Some(FleetHealth::AtWork));
     assert_eq!(waits.applied, born.applied);
+    // Nothing of the cluster is another yet, and what was made for it goes where it comes to something else.
+    assert_eq!(
+        (waits.begun, waits.former),
+        (None, vec![waits.rendered.unwrap()])
+    );
     assert_eq!(named().await, old);
     let classes = objects(&world, CORE, "ClusterClass");
     let all = classes.list(&ListParams::default()).await.unwrap().items;
