@@ -177,7 +177,7 @@ fn check(global: &Global, options: &CheckInventory) -> anyhow::Result<ExitCode> 
     let mut idle = fleet.idle();
     fleet.render_all(|rendered| {
         objects += rendered.documents.len();
-        idle.see(&rendered.resolved);
+        idle.see(&fleet, &rendered.resolved);
         let above = rendered.resolved.levels.iter();
         let above = above.filter(|source| source.object.kind != "FleetCluster");
         let above = above.map(|source| (source.level.clone(), source.object.name.clone()));

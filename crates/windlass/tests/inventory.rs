@@ -87,19 +87,19 @@ fn what_speaks_of_nothing_is_warned_of() {
             "rollout.yaml",
             "clusters: [shop]",
             "clusters: [shpo]",
-            "Rollout/all spec.canary.clusters[0]: there is no FleetCluster shpo; mend the name, unless it is meant for later",
+            "Rollout/all spec.canary.clusters[0]: there is no FleetCluster shpo that the roll-out is for; mend the name, unless it is meant for later",
         ),
         (
             "environment.yaml",
             "final: [kubespray.version]",
             "final: [kubespray.verison]",
-            "Environment/production spec.final: no cluster below it has a value at kubespray.verison; mend the path, unless it is meant for later",
+            "Environment/production spec.final: no cluster below it has a value at kubespray.verison; mend the path, unless it forbids one or is meant for later",
         ),
         (
             "hierarchy.yaml",
             "path: network.dns",
             "path: \"network.*.dns\"",
-            "Hierarchy/default spec.merges: no cluster of its namespace has a value at network.*.dns; mend the path, unless it is meant for later",
+            "Hierarchy/default spec.merges: no cluster of its namespace has a value at network.*.dns; mend the path, unless it forbids one or is meant for later",
         ),
     ] {
         let inventory = edited(file, from, to);
