@@ -66,10 +66,9 @@ pub fn with_files(
     service: &OpenStackService,
     definition: &Definition,
 ) -> Result<(), Vec<Problem>> {
-    let said = &service.spec.components;
     for component in components {
         let name = &component.name;
-        if name == API || said.get(name).is_none_or(|said| said.config.is_empty()) {
+        if !has_files(service, name) {
             continue;
         }
         component.files = service::texts(service, definition, name)?;
@@ -77,6 +76,13 @@ pub fn with_files(
         component.config = Some(names::config_of(&service.name_any(), name, &digest));
     }
     Ok(())
+}
+
+/// Whether a component has other files than the API: something is said for one of the two alone.
+pub fn has_files(service: &OpenStackService, name: &str) -> bool {
+    let said = |name: &str| service.spec.components.get(name);
+    let is_said = |name: &str| said(name).is_some_and(|said| !said.config.is_empty());
+    name != API && (is_said(name) || is_said(API))
 }
 
 /// The definition with the steps of all these components, in their order, where it has those of the API.

@@ -180,7 +180,10 @@ impl Worker {
         match action {
             Action::CheckDatabase => self.check_database(inputs).await,
             Action::CheckOwner => self.check_owner(inputs, definition).await,
-            Action::ApplyConfig => self.apply_config(inputs).await,
+            Action::ApplyConfig => {
+                self.end_unwanted(inputs, definition, step, context).await?;
+                self.apply_config(inputs).await
+            }
             Action::CheckConfig => self.check_config(inputs, definition, step, context).await,
             Action::MakeSecrets => self.make_secrets(inputs, definition).await,
             Action::CreateDatabase => self.create_database(inputs, definition).await,
@@ -210,7 +213,7 @@ impl Worker {
                 let of = (inputs, definition);
                 self.rotate_keys(of, &rotation, step, context).await
             }
-            Action::PruneConfig => self.prune(inputs, definition).await,
+            Action::PruneConfig => self.prune(inputs).await,
             Action::RemoveReleases => self.remove_releases(step, context).await,
             Action::DropDatabase => self.drop_database(inputs, definition).await,
             Action::RemoveSecrets => self.remove_secrets(definition).await,

@@ -133,6 +133,11 @@ pub fn resolved(
     service: &OpenStackService,
     definition: &Definition,
 ) -> Result<Vec<Placed>, Vec<Problem>> {
+    let mut definition = definition.clone();
+    // Where the service has none, its variables are free.
+    definition.messaging = definition
+        .messaging
+        .filter(|_| service.spec.messaging.is_some());
     let mut problems = Vec::new();
     let mut names = BTreeSet::new();
     let mut replaced: Vec<&Hook> = Vec::new();
@@ -166,7 +171,7 @@ pub fn resolved(
         if service.spec.contract == Some(Contract::Kolla) {
             problems.extend(not_of_kolla(hook));
         }
-        match one(hook, definition) {
+        match one(hook, &definition) {
             Ok(hook) => placed.push(hook),
             Err(problem) => problems.push(problem),
         }

@@ -343,31 +343,34 @@ impl Layer for OpenStackService {
         let namespace = self.namespace().unwrap_or_default();
         let api = Api::<Deployment>::namespaced(context.client.clone(), &namespace);
         let mut health = Health::default();
+        let mut others = Vec::new();
         for component in started(made_by) {
             let name = names::component(&self.name_any(), &component);
             let found = api.get_opt(&name).await;
             let found = found.map_err(|source| Error::Api("read the Deployment", source))?;
-            let Some(found) = found else {
-                return Ok(down(Part::Pods, format!("Deployment {name} is gone")));
-            };
-            health = health_of(&found);
-            if !health.unhealthy.is_empty() {
-                return Ok(health);
+            let found = found.map_or_else(
+                || down(Part::Pods, format!("Deployment {name} is gone")),
+                |found| health_of(&found),
+            );
+            if component != API {
+                others.extend(found.unhealthy);
+            } else if found.unhealthy.is_empty() {
+                health = found;
+            } else {
+                return Ok(found);
             }
         }
-        Ok(
-            match context.probes.ask(&context.client, self, made_by).await {
-                Some(down) => Health {
-                    unhealthy: vec![down.message()],
-                    answer: Some(Err(down)),
-                    ..health
-                },
-                None => Health {
-                    answer: Some(Ok(())),
-                    ..health
-                },
-            },
-        )
+        let answer = match context.probes.ask(&context.client, self, made_by).await {
+            Some(down) => {
+                health.unhealthy.push(down.message());
+                Err(down)
+            }
+            None => Ok(()),
+        };
+        // Whoever asks the API is answered without them.
+        health.unhealthy.extend(others);
+        health.answer = Some(answer);
+        Ok(health)
     }
 }
 

@@ -57,14 +57,8 @@ impl Worker {
         }
     }
 
-    /// Removes the files of before, and the pods of components that are wanted no longer.
-    pub(super) async fn prune(&self, inputs: &Inputs, definition: &Definition) -> Done {
-        let started = inputs.started();
-        let mut components = definition.components.keys();
-        while let Some(left) = components.find(|name| !started.contains(&name.as_str())) {
-            let release = names::component(self.name(), left);
-            self.remove_release(&release).await?;
-        }
+    /// Removes the files of before.
+    pub(super) async fn prune(&self, inputs: &Inputs) -> Done {
         let labels = selector(&self.part(CONFIG_PART));
         let api = self.config_maps();
         let found = api
@@ -280,10 +274,9 @@ impl Worker {
 fn usable(address: &Address, value: &str) -> Result<(), Failure> {
     let Address { secret, key } = address;
     let is_one = value.strip_prefix("rabbit://").is_some_and(|rest| {
-        let host = rest.rsplit('@').next().unwrap_or_default();
-        !host.is_empty()
-            && !host.starts_with(['/', ':'])
-            && rest.chars().all(|one| one.is_ascii_graphic())
+        // As urllib reads it: a '#' in a password ends the address, and the number of a port is looked for in what stands before it.
+        let servers = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        servers.split(',').all(is_server) && rest.chars().all(|one| one.is_ascii_graphic())
     });
     if is_one {
         return Ok(());
@@ -295,6 +288,18 @@ fn usable(address: &Address, value: &str) -> Result<(), Failure> {
         ),
         "write it as rabbit://USER:PASSWORD@HOST:5672/VHOST, other letters of the password as %XX and no line after it, and retry the run",
     ))
+}
+
+/// Whether it is USER:PASSWORD@HOST:PORT; all but the host may be left out.
+fn is_server(server: &str) -> bool {
+    let (user, host) = server.rsplit_once('@').unwrap_or(("", server));
+    // An address of IPv6 stands in brackets.
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, port),
+        _ => (host, "5672"),
+    };
+    let is_name = !name.is_empty() && (name.starts_with('[') || !name.contains(':'));
+    is_name && port.parse::<u16>().is_ok() && !user.contains('@')
 }
 
 /// Where a database is, as [`connection`] takes it.
@@ -348,6 +353,8 @@ mod tests {
             "rabbit://u:p@host:5672/",
             "rabbit://u:p@a:5672,u:p@b:5672/vhost",
             "rabbit://host/?ssl=1",
+            "rabbit://u:p%23@[::1]:5672/,",
+            "rabbit://[::1]",
         ] {
             assert!(usable(&address, value).is_ok(), "{value}");
         }
@@ -357,6 +364,10 @@ mod tests {
             "rabbit://u:hunter22@:5672/",
             "rabbit://u:hunter 22@host/",
             "rabbit://u:hunter22@host/\n",
+            "rabbit://u:hunter22#1@host:5672/",
+            "rabbit://u:hunter22/1@host:5672/",
+            "rabbit://u:hunter22@host:port/",
+            "rabbit://u:hunter22@host,:5672/",
             "",
         ] {
             let failure = usable(&address, value).unwrap_err();

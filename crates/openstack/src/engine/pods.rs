@@ -10,6 +10,7 @@ use kube::{
     Api, ResourceExt,
     api::{ListParams, LogParams},
 };
+use percent_encoding::percent_decode_str;
 use runs::calls::call;
 
 use crate::{
@@ -187,7 +188,12 @@ fn passwords(text: &str) -> Vec<String> {
     };
     let users = rest.split(',').filter_map(|server| server.rsplit_once('@'));
     let passwords = users.filter_map(|(user, _)| user.split_once(':'));
-    passwords.map(|(_, password)| password.to_owned()).collect()
+    // As it is written, and as it is meant.
+    let forms = passwords.flat_map(|(_, password)| {
+        let meant = percent_decode_str(password).decode_utf8_lossy();
+        [password.to_owned(), meant.into_owned()]
+    });
+    forms.collect()
 }
 
 /// The last lines of a log, blanked before anything is cut off.
@@ -298,9 +304,9 @@ mod tests {
 
     #[test]
     fn the_passwords_of_an_address_are_secret_alone_too() {
-        let address = "rabbit://cloud:hunter22-a@one:5672,cloud:hunter22-b@two:5672/cloud";
+        let address = "rabbit://cloud:hunter22-a@one:5672,cloud:hunter22%23b@two:5672/cloud";
         let masks = masks(&[address.as_bytes().to_vec()]);
-        let log = format!("{address}\nhunter22-a and hunter22-b at one:5672\n");
+        let log = format!("{address}\nhunter22-a, hunter22%23b and hunter22#b at one:5672\n");
         let told = end_of(&log, &masks);
         assert!(
             !told.contains("hunter22") && told.contains("at one:5672"),

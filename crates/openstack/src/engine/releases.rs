@@ -232,6 +232,44 @@ impl Worker {
         Ok(())
     }
 
+    /// Ends the components that are wanted no longer, before anything of the others is changed: they would work on with files and tables
+    /// of before, and hold a volume where it is.
+    pub(super) async fn end_unwanted(
+        &self,
+        inputs: &Inputs,
+        definition: &Definition,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Result<(), Ended> {
+        let started = inputs.started();
+        for component in definition.components.keys() {
+            if !started.contains(&component.as_str()) {
+                let release = names::component(self.name(), component);
+                self.remove_release(&release).await?;
+                self.await_end(component, step, context).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until no pod of a component is left.
+    pub(super) async fn await_end(
+        &self,
+        component: &str,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Result<(), Ended> {
+        let label = selector(&self.part(component));
+        until(step, context, || async {
+            let pods = self.list(&label).await?;
+            Ok(match pods.first() {
+                Some(pod) => Seen::Missing(format!("pod {} ends", pod.name_any())),
+                None => Seen::There(()),
+            })
+        })
+        .await
+    }
+
     pub(super) async fn await_pods(
         &self,
         component: &str,

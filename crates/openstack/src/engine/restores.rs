@@ -53,15 +53,7 @@ impl Backups<'_> {
             let none = inputs.stopped();
             for component in inputs.started().into_iter().rev() {
                 worker.deploy(&none, definition, component).await?;
-                let label = selector(&worker.part(component));
-                until(step, context, || async {
-                    let pods = worker.list(&label).await?;
-                    Ok(match pods.first() {
-                        Some(pod) => Seen::Missing(format!("pod {} ends", pod.name_any())),
-                        None => Seen::There(()),
-                    })
-                })
-                .await?;
+                worker.await_end(component, step, context).await?;
             }
         }
         Ok(None)

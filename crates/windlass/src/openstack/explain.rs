@@ -31,17 +31,16 @@ pub(super) fn explain(options: &ExplainSetting) -> anyhow::Result<()> {
             .with_context(|| format!("no service is called {}", object.spec.service))?;
         written.built_in(&definition.name, &options.file);
         let started = components::of(object, &definition).map_err(|problems| wrong(&problems))?;
-        let own = object.spec.components.iter();
-        let own = own.filter(|(_, said)| !said.config.is_empty());
-        let own: Vec<_> = own.map(|(name, _)| name.as_str()).collect();
+        let mut said = object.spec.components.values();
+        let is_said = said.any(|said| !said.config.is_empty());
         for component in &started {
             // The others have what the API has.
-            if component.name == API || own.contains(&component.name.as_str()) {
+            if component.name == API || components::has_files(object, &component.name) {
                 let component = Component {
                     object,
                     definition: &definition,
                     name: &component.name,
-                    is_one_of_several: started.len() > 1 || !own.is_empty(),
+                    is_one_of_several: started.len() > 1 || is_said,
                 };
                 is_known |= component.tell(options, &written)?;
             }
