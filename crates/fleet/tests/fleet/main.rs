@@ -20,6 +20,7 @@ mod gates;
 mod hierarchy;
 mod rollback;
 mod rolls;
+mod steered;
 mod story;
 mod unversioned;
 mod vault;
