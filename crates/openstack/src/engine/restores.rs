@@ -32,7 +32,6 @@ use crate::{
         backups::{Backups, Opened, Service, counted, has_tables_alone},
         database::said,
         objects::password,
-        releases::selector,
         stores::{disk, of_store},
     },
     names,
