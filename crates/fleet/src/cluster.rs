@@ -40,6 +40,7 @@ mod health;
 mod live;
 mod machine_sets;
 mod neighbours;
+mod obstacles;
 pub mod part;
 mod pools;
 mod rebase;

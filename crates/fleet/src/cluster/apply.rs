@@ -2,21 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use api::inventory::{
-    FLEET_CLUSTER_ANNOTATION, FLEET_LABEL, FleetCluster, FleetHealth, FleetProblem,
-};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
-};
-use serde_json::{Value, json};
+use api::inventory::{FLEET_CLUSTER_ANNOTATION, FleetCluster, FleetHealth, FleetProblem};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use serde_json::Value;
 
 use super::{
     ADOPTED, Context, Error, Pass,
     before::{self, Before, Kept},
-    health::{self, Rolling},
-    live, machine_sets, neighbours, own,
+    health::{self, Rolling, Standing},
+    live, machine_sets, neighbours, obstacles, own,
     part::{Part, Parts},
     rebase, records, refuse, report,
     request::with_request,
@@ -37,184 +31,318 @@ pub(super) async fn bring(
     if is_new {
         pass.target = Some(revision.to_owned());
     }
-    if let Some(problem) = unfit(parts, context).await? {
-        refuse(pass, revision, vec![problem]);
-        return Ok(());
-    }
-    if let Some(problem) = places(cluster, parts, context).await? {
-        refuse(pass, revision, vec![problem]);
-        return Ok(());
-    }
-    let is_begun = pass.begun.as_deref() == Some(revision);
     let mut others = pass.abandoned.clone();
     others.extend(pass.begun.clone());
     others.retain(|other| other != revision);
-    let before = before(cluster, pass.applied.as_deref(), &others, context);
-    if is_new {
-        let going = before.cluster_that_goes(parts).map(cluster_goes);
-        if let Some(problem) = going.or_else(|| before.lost().map(lost)) {
-            refuse(pass, revision, vec![problem]);
+    let work = Work {
+        cluster,
+        revision,
+        parts,
+        context,
+        is_new,
+        is_begun: pass.begun.as_deref() == Some(revision),
+        before: before(cluster, pass.applied.as_deref(), &others, context),
+        others,
+        rolling: Rolling::of(pass.is_granted()),
+    };
+    match work.carry_out(pass).await {
+        Ok(()) => Ok(()),
+        Err(Stop::Refused(problems)) => {
+            refuse(pass, revision, problems);
+            Ok(())
+        }
+        Err(Stop::Waits(standing, (health, message))) => {
+            pass.standing = Standing {
+                health,
+                message: Some(api::text::lines(&message, 1000)),
+                ..standing
+            };
+            pass.awaits_others = true;
+            Ok(())
+        }
+        Err(Stop::Failed(error)) => Err(error),
+    }
+}
+
+/// Why a pass goes no further.
+pub(super) enum Stop {
+    /// Something is wrong with the revision, or in its way.
+    Refused(Vec<FleetProblem>),
+    /// What it goes on with is not ready. The cluster stands like that otherwise.
+    Waits(Standing, Waits),
+    /// The API refused, or did not answer.
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<FleetProblem> for Stop {
+    fn from(problem: FleetProblem) -> Self {
+        Self::Refused(vec![problem])
+    }
+}
+
+/// What is there of each object of a cluster.
+type There = [Option<Value>];
+
+/// What is done for a cluster that is brought to a revision, or kept at it.
+struct Work<'a> {
+    cluster: &'a FleetCluster,
+    revision: &'a str,
+    parts: &'a Parts,
+    context: &'a Context,
+    /// Whether it is not made from the revision yet, or not all of it.
+    is_new: bool,
+    /// Whether its objects are being made from it.
+    is_begun: bool,
+    before: Before,
+    /// What they were begun to be made from beside that.
+    others: Vec<String>,
+    rolling: Rolling,
+}
+
+impl Work<'_> {
+    async fn carry_out(&self, pass: &mut Pass) -> Result<(), Stop> {
+        obstacles::unfit(self.parts, self.context).await?;
+        obstacles::places(self.cluster, self.parts, self.context).await?;
+        // Until all is written, or refused.
+        let mut _hold = None;
+        if self.is_new {
+            self.nothing_is_lost()?;
+            let own = own(self.cluster);
+            _hold = Some(neighbours::hold(&own, self.parts, self.context).await??);
+        }
+        if self.is_begun {
+            self.still_awaits().await?;
+        }
+        let there = self.read().await?;
+        let writes = self.writes(&there);
+        if self.is_new {
+            self.follow_class(&writes, &there, pass).await?;
+            // A drift of one object is mended as it is; a change is one of all objects, or of none.
+            self.may_be_written(writes.iter()).await?;
+        }
+        let has_written = !writes.is_empty();
+        self.write(writes, &there, pass).await?;
+        let leaving = prune(self.cluster, &self.before, self.parts, self.context).await?;
+        if leaving.is_empty() {
+            pass.former = self.before.former(&pass.former, self.revision);
+            pass.applied = Some(self.revision.to_owned());
+            pass.target = None;
+            pass.begun = None;
+            pass.abandoned.clear();
+        }
+        pass.standing = health::standing(self.parts, &there, self.rolling);
+        if has_written || !leaving.is_empty() {
+            self.tell_change(has_written, &leaving, pass);
             return Ok(());
         }
+        self.rest(&there, pass).await?;
+        Ok(())
     }
-    // Until all is written, or refused.
-    let mut _hold = None;
-    if is_new {
-        match neighbours::hold(&own(cluster), parts, context).await? {
-            Ok(hold) => _hold = Some(hold),
-            Err(problem) => {
-                refuse(pass, revision, vec![problem]);
-                return Ok(());
-            }
+
+    /// Refuses a change by which something would go that is to stay, or would stay for ever.
+    fn nothing_is_lost(&self) -> Result<(), Stop> {
+        let going = self
+            .before
+            .cluster_that_goes(self.parts)
+            .map(obstacles::cluster_goes);
+        let problem = going.or_else(|| self.before.lost().map(obstacles::lost));
+        problem.map_or(Ok(()), |problem| Err(problem.into()))
+    }
+
+    /// What there is of each object, if it is this cluster's.
+    async fn read(&self) -> Result<Vec<Option<Value>>, Stop> {
+        let mut there = Vec::new();
+        for part in &self.parts.objects {
+            there.push(live::read(part, self.context).await?);
+        }
+        let parts = self.parts.objects.iter().zip(&there);
+        let foreign: Vec<_> = parts
+            .filter_map(|(part, there)| obstacles::foreign(self.cluster, part, there.as_ref()?))
+            .collect();
+        if foreign.is_empty() {
+            Ok(there)
+        } else {
+            Err(Stop::Refused(foreign))
         }
     }
-    if is_begun && let Some(waits) = still_awaited(parts, &before, context).await? {
-        let status = cluster.status.clone().unwrap_or_default();
-        pass.standing.gates = status.gates;
-        wait(pass, waits);
-        return Ok(());
+
+    /// What has to be written.
+    fn writes(&self, there: &There) -> Vec<Part> {
+        let parts = with_request(self.parts, there, self.revision, self.rolling);
+        let parts = parts.into_iter().zip(there);
+        parts
+            .filter_map(|(part, there)| self.to_write(part, there.as_ref()))
+            .collect()
     }
-    let mut there = Vec::new();
-    for part in &parts.objects {
-        there.push(live::read(part, context).await?);
-    }
-    let foreign: Vec<_> = parts
-        .objects
-        .iter()
-        .zip(&there)
-        .filter_map(|(part, there)| foreign(cluster, part, there.as_ref()?))
-        .collect();
-    if !foreign.is_empty() {
-        refuse(pass, revision, foreign);
-        return Ok(());
-    }
-    let rolling = Rolling::of(pass.is_granted());
-    let to_write = |part: Part, there: Option<&Value>| {
+
+    fn to_write(&self, part: Part, there: Option<&Value>) -> Option<Part> {
         let part = vault::at_rest(part, there);
         let is_there = there.is_some_and(|there| controller::apply::contains(there, &part.value));
         let is_same = if part.is_vault_secret() {
             there.is_some_and(|there| vault::is_written(&part, there))
         } else {
-            before.is_same(&part)
+            self.before.is_same(&part)
         };
-        match (is_there, is_new) {
+        match (is_there, self.is_new) {
             (true, false) => None,
             (true, true) if is_same => None,
             (_, true) => Some(vault::while_brought(part, there)),
             (false, false) => Some(part),
         }
-    };
-    let writes: Vec<_> = with_request(parts, &there, revision, rolling)
-        .into_iter()
-        .zip(&there)
-        .filter_map(|(part, there)| to_write(part, there.as_ref()))
-        .collect();
-    let class = rebase::awaited(parts, &there).filter(|_| is_new);
-    let absent = parts.objects.iter().zip(&there);
-    let absent = absent.filter(|(part, there)| part.is_template() && there.is_none());
-    let absent: BTreeSet<_> = absent.map(|(part, _)| part.identity()).collect();
-    if let Some(class) = &class
-        && absent.is_empty()
-    {
-        pass.standing = health::standing(parts, &there, rolling);
-        wait(pass, class.waits());
-        return Ok(());
     }
-    // A drift of one object is mended as it is; a change is one of all objects, or of none.
-    if is_new {
-        let mut problems = Vec::new();
-        // A Cluster is tried when its class is there.
-        let tried = writes
-            .iter()
-            .filter(|part| class.is_none() || !part.is_cluster());
-        for part in tried {
-            problems.extend(write(part, Trial::Dry, context).await?.err());
-        }
-        if !problems.is_empty() {
-            refuse(pass, revision, problems);
+
+    /// Makes the class that the cluster goes to, with its templates, and waits until Cluster API has taken it up.
+    async fn follow_class(
+        &self,
+        writes: &[Part],
+        there: &There,
+        pass: &mut Pass,
+    ) -> Result<(), Stop> {
+        let Some(class) = rebase::awaited(self.parts, there) else {
             return Ok(());
-        }
-    }
-    if let Some(class) = class {
-        // The cluster is made of none of it yet, and it goes again where the cluster comes to something else.
-        pass.former.retain(|former| former != revision);
-        pass.former.push(revision.to_owned());
-        pass.former = before::newest(std::mem::take(&mut pass.former));
-        report::prepare(cluster, &pass.former, context).await?;
-        let new = writes.iter();
-        for part in new.filter(|part| absent.contains(&part.identity())) {
-            if let Err(problem) = write(part, Trial::Real, context).await? {
-                refuse(pass, revision, vec![problem]);
-                return Ok(());
+        };
+        let absent = self.parts.objects.iter().zip(there);
+        let absent = absent.filter(|(part, there)| part.is_template() && there.is_none());
+        let absent: BTreeSet<_> = absent.map(|(part, _)| part.identity()).collect();
+        if !absent.is_empty() {
+            // A Cluster is tried when its class is there.
+            self.may_be_written(writes.iter().filter(|part| !part.is_cluster()))
+                .await?;
+            // The cluster is made of none of it yet, and it goes again where the cluster comes to something else.
+            pass.former.retain(|former| former != self.revision);
+            pass.former.push(self.revision.to_owned());
+            pass.former = before::newest(std::mem::take(&mut pass.former));
+            report::prepare(self.cluster, &pass.former, self.context).await?;
+            for part in writes {
+                if absent.contains(&part.identity()) {
+                    write(part, Trial::Real, self.context).await??;
+                }
             }
         }
-        pass.standing = health::standing(parts, &there, rolling);
-        wait(pass, class.waits());
-        return Ok(());
+        Err(self.waits(there, class.waits()))
     }
-    let (secrets, writes): (Vec<_>, Vec<_>) = writes.into_iter().partition(Part::is_vault_secret);
-    // A birth may be another one before it is through: what it has written by then goes with that.
-    if is_new && !is_begun {
-        pass.abandoned = before::newest(others);
-        report::begin(cluster, revision, &pass.abandoned, context).await?;
-        pass.begun = Some(revision.to_owned());
+
+    fn waits(&self, there: &There, waits: Waits) -> Stop {
+        let standing = health::standing(self.parts, there, self.rolling);
+        Stop::Waits(standing, waits)
     }
-    let has_written = !writes.is_empty() || !secrets.is_empty();
-    for part in &secrets {
-        if let Err(problem) = write(part, Trial::Real, context).await? {
-            refuse(pass, revision, vec![problem]);
+
+    /// Tries objects without changing one, and tells all that the API has against them.
+    async fn may_be_written(&self, parts: impl Iterator<Item = &Part>) -> Result<(), Stop> {
+        let mut problems = Vec::new();
+        for part in parts {
+            problems.extend(write(part, Trial::Dry, self.context).await?.err());
+        }
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(Stop::Refused(problems))
+        }
+    }
+
+    /// Writes what has to be, and waits between VaultSecrets and what refers to them.
+    async fn write(&self, writes: Vec<Part>, there: &There, pass: &mut Pass) -> Result<(), Stop> {
+        // A birth may be another one before it is through: what it has written by then goes with that.
+        if self.is_new && !self.is_begun {
+            pass.abandoned = before::newest(self.others.clone());
+            report::begin(self.cluster, self.revision, &pass.abandoned, self.context).await?;
+            pass.begun = Some(self.revision.to_owned());
+        }
+        let (secrets, others): (Vec<_>, Vec<_>) =
+            writes.into_iter().partition(Part::is_vault_secret);
+        for part in &secrets {
+            write(part, Trial::Real, self.context).await??;
+        }
+        if self.is_new {
+            self.awaits(there).await?;
+        }
+        for part in &others {
+            write(part, Trial::Real, self.context).await??;
+        }
+        Ok(())
+    }
+
+    /// What is waited for that passes before have written, as they tried and wrote down the change. Nothing else is read or tried
+    /// meanwhile: while Vault is away for hours, that would be a trial of all objects each time.
+    async fn still_awaits(&self) -> Result<(), Stop> {
+        let mut changed = Vec::new();
+        for part in &self.parts.objects {
+            if !part.is_vault_secret() {
+                continue;
+            }
+            let live = live::read(part, self.context).await?;
+            let is_written = live
+                .as_ref()
+                .is_some_and(|live| vault::is_written(part, live));
+            if !is_written {
+                return Ok(());
+            }
+            if self.before.awaits(part, live.as_ref()) {
+                changed.push((part, live));
+            }
+        }
+        let Some(waits) = vault::awaited(&changed) else {
             return Ok(());
+        };
+        let status = self.cluster.status.as_ref();
+        let standing = Standing {
+            gates: status.map_or_else(Default::default, |status| status.gates.clone()),
+            ..Standing::default()
+        };
+        Err(Stop::Waits(standing, waits))
+    }
+
+    /// Waits while the objects that refer to VaultSecrets cannot be written, by what those that are new or were changed say now.
+    async fn awaits(&self, there: &There) -> Result<(), Stop> {
+        let mut changed = Vec::new();
+        for (part, live) in self.parts.objects.iter().zip(there) {
+            if part.is_vault_secret() && self.before.awaits(part, live.as_ref()) {
+                changed.push((part, live::read(part, self.context).await?));
+            }
+        }
+        match vault::awaited(&changed) {
+            Some(waits) => Err(self.waits(there, waits)),
+            None => Ok(()),
         }
     }
-    if is_new && let Some(waits) = awaited(parts, &there, &before, context).await? {
-        pass.standing = health::standing(parts, &there, rolling);
-        wait(pass, waits);
-        return Ok(());
-    }
-    for part in &writes {
-        if let Err(problem) = write(part, Trial::Real, context).await? {
-            refuse(pass, revision, vec![problem]);
-            return Ok(());
+
+    /// How it stands after a change: what was read was read before that.
+    fn tell_change(&self, has_written: bool, leaving: &[String], pass: &mut Pass) {
+        if pass.standing.health == FleetHealth::Failed && !has_written {
+            return;
         }
-    }
-    let leaving = prune(cluster, &before, parts, context).await?;
-    if leaving.is_empty() {
-        pass.former = before.former(&pass.former, revision);
-        pass.applied = Some(revision.to_owned());
-        pass.target = None;
-        pass.begun = None;
-        pass.abandoned.clear();
-    }
-    pass.standing = health::standing(parts, &there, rolling);
-    if has_written || !leaving.is_empty() {
-        // What was read above was read before it.
-        let is_failed = pass.standing.health == FleetHealth::Failed && !has_written;
-        if !is_failed {
-            pass.standing.health = FleetHealth::AtWork;
-            let going = leaving.join(", ");
-            pass.standing.message = Some(if going.is_empty() {
-                format!("revision {revision} was written")
-            } else {
-                format!("{going} goes")
-            });
-        }
-        return Ok(());
-    }
-    // Who rolls out goes on when it is well.
-    if pass.phase.is_some()
-        && pass.standing.health == FleetHealth::Well
-        && let Some(why) = machine_sets::behind(parts, &there, context).await?
-    {
         pass.standing.health = FleetHealth::AtWork;
-        pass.standing.message = Some(why);
-        return Ok(());
+        pass.standing.message = Some(if leaving.is_empty() {
+            format!("revision {} was written", self.revision)
+        } else {
+            format!("{} goes", leaving.join(", "))
+        });
     }
-    // What waits to be asked for is worked on with what the cluster was built with, and so with the Secrets of that.
-    let strict = health::standing(parts, &there, Rolling::Begun);
-    if strict.health == FleetHealth::Well {
-        settle::settle(cluster, parts, &there, pass, context).await?;
+
+    /// What is done for a cluster whose objects are as they are to be.
+    async fn rest(&self, there: &There, pass: &mut Pass) -> Result<(), Error> {
+        // Who rolls out goes on when it is well.
+        if pass.phase.is_some()
+            && pass.standing.health == FleetHealth::Well
+            && let Some(why) = machine_sets::behind(self.parts, there, self.context).await?
+        {
+            pass.standing.health = FleetHealth::AtWork;
+            pass.standing.message = Some(why);
+            return Ok(());
+        }
+        // What waits to be asked for is worked on with what the cluster was built with, and so with the Secrets of that.
+        let strict = health::standing(self.parts, there, Rolling::Begun);
+        if strict.health == FleetHealth::Well {
+            settle::settle(self.cluster, self.parts, there, pass, self.context).await?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// What its objects may have been made from: what was applied, and what was begun beside it.
@@ -237,109 +365,6 @@ fn before(
     Before::new(applied.map(kept), begun.collect())
 }
 
-/// Of what nobody knows any more nothing can be taken away, and it would stay for ever.
-fn lost(revision: &str) -> FleetProblem {
-    FleetProblem {
-        object: format!("FleetRevision of {revision}"),
-        rule: "RecordLost".to_owned(),
-        message: "holds what stands of the cluster, and is gone or altered: nobody knows which objects of it would have to go".to_owned(),
-        remedy: "restore it from a backup. Without one: delete yourself what the inventory no longer has of this cluster, and have the rest \
-            taken for handed over: kubectl patch fleetcluster NAME --subresource=status --type=merge -p \
-            '{\"status\":{\"applied\":\"adopted\",\"begun\":null,\"abandoned\":null}}', \
-            and once more if status.applied is not adopted then"
-            .to_owned(),
-        ..FleetProblem::default()
-    }
-}
-
-/// With a Cluster, its control plane or its network, all of its machines and hosts would go, or be nobody's.
-fn cluster_goes(part: &Part) -> FleetProblem {
-    FleetProblem {
-        object: part.title(),
-        rule: "ClusterGoes".to_owned(),
-        message: "is this cluster's own, and would be deleted: the inventory renders none of its name any more"
-            .to_owned(),
-        remedy: "have the ClusterTemplate name it as before; for another cluster make another FleetCluster; to end this one \
-            delete its FleetCluster, and then the Cluster"
-            .to_owned(),
-        ..FleetProblem::default()
-    }
-}
-
-/// Why its objects are none that may be applied here.
-async fn unfit(parts: &Parts, context: &Context) -> Result<Option<FleetProblem>, Error> {
-    for part in &parts.objects {
-        let is_namespaced = match live::is_namespaced(part, context).await {
-            Err(Error::Api(_, error)) if part.is_vault_secret() && is_unknown(&error) => {
-                return Ok(Some(no_vault_secrets(part)));
-            }
-            found => found?,
-        };
-        if !is_namespaced {
-            return Ok(Some(FleetProblem {
-                object: part.title(),
-                path: Some("kind".to_owned()),
-                rule: "NotApplied".to_owned(),
-                message: format!(
-                    "a {} is of no namespace, and is not applied for a fleet",
-                    part.kind
-                ),
-                remedy: "take it out of the ClusterTemplate and apply it yourself".to_owned(),
-                level: None,
-            }));
-        }
-    }
-    Ok(None)
-}
-
-/// What is waited for that passes before have written, as they tried and wrote down the change. Nothing else is read or tried meanwhile:
-/// while Vault is away for hours, that would be a trial of all objects each time.
-async fn still_awaited(
-    parts: &Parts,
-    before: &Before,
-    context: &Context,
-) -> Result<Option<Waits>, Error> {
-    let mut changed = Vec::new();
-    for part in &parts.objects {
-        if !part.is_vault_secret() {
-            continue;
-        }
-        let live = live::read(part, context).await?;
-        let is_written = live
-            .as_ref()
-            .is_some_and(|live| vault::is_written(part, live));
-        if !is_written {
-            return Ok(None);
-        }
-        if before.awaits(part, live.as_ref()) {
-            changed.push((part, live));
-        }
-    }
-    Ok(vault::awaited(&changed))
-}
-
-/// Why the objects that refer to VaultSecrets cannot be written yet, by what those that are new or were changed say now.
-async fn awaited(
-    parts: &Parts,
-    there: &[Option<Value>],
-    before: &Before,
-    context: &Context,
-) -> Result<Option<Waits>, Error> {
-    let mut changed = Vec::new();
-    for (part, live) in parts.objects.iter().zip(there) {
-        if part.is_vault_secret() && before.awaits(part, live.as_ref()) {
-            changed.push((part, live::read(part, context).await?));
-        }
-    }
-    Ok(vault::awaited(&changed))
-}
-
-fn wait(pass: &mut Pass, (health, message): Waits) {
-    pass.standing.health = health;
-    pass.standing.message = Some(api::text::lines(&message, 1000));
-    pass.awaits_others = true;
-}
-
 /// Whether the API has no such kind.
 pub(super) fn is_unknown(error: &kube::Error) -> bool {
     match error {
@@ -347,101 +372,6 @@ pub(super) fn is_unknown(error: &kube::Error) -> bool {
         kube::Error::Api(status) => status.is_not_found(),
         _ => false,
     }
-}
-
-fn no_vault_secrets(part: &Part) -> FleetProblem {
-    FleetProblem {
-        object: part.title(),
-        path: Some("kind".to_owned()),
-        rule: "NoVaultSecrets".to_owned(),
-        message: "the API has no VaultSecrets, and a value of this cluster is in Vault".to_owned(),
-        remedy: "start Windlass with --vault; in a cluster: apply vault-crds.yaml and set vault.enabled of the chart".to_owned(),
-        level: None,
-    }
-}
-
-/// Makes the namespaces that the template makes, and says which may not be written into.
-async fn places(
-    cluster: &FleetCluster,
-    parts: &Parts,
-    context: &Context,
-) -> Result<Option<FleetProblem>, Error> {
-    let own = cluster.namespace().unwrap_or_default();
-    let api = Api::<Namespace>::all(context.client.clone());
-    for place in parts.places() {
-        if place == own {
-            continue;
-        }
-        let failed = |error| Error::Api(format!("read Namespace {place}"), error);
-        let there = api.get_metadata_opt(place).await.map_err(failed)?;
-        let is_made = parts.namespaces.iter().any(|made| made == place);
-        match there {
-            Some(there) if there.labels().get(FLEET_LABEL) == Some(&own) => {}
-            Some(_) => {
-                return Ok(Some(FleetProblem {
-                    object: format!("Namespace {place}"),
-                    path: Some("metadata.labels".to_owned()),
-                    rule: "ForeignNamespace".to_owned(),
-                    message: format!(
-                        "does not say that FleetClusters of the namespace {own} may have objects in it"
-                    ),
-                    remedy: format!(
-                        "if it is meant: kubectl label namespace {place} {FLEET_LABEL}={own}"
-                    ),
-                    level: None,
-                }));
-            }
-            None if is_made => {
-                let made: Namespace = serde_json::from_value(json!({
-                    "metadata": {"name": place, "labels": {FLEET_LABEL: own}},
-                }))
-                .unwrap_or_default();
-                let created = api.create(&PostParams::default(), &made).await;
-                created.map_err(|error| Error::Api(format!("create Namespace {place}"), error))?;
-            }
-            None => {
-                return Ok(Some(FleetProblem {
-                    object: format!("Namespace {place}"),
-                    rule: "NoNamespace".to_owned(),
-                    message: "is not there, and the ClusterTemplate does not make it".to_owned(),
-                    remedy: format!(
-                        "create it with the label {FLEET_LABEL}={own}, or add it to the template's documents"
-                    ),
-                    ..FleetProblem::default()
-                }));
-            }
-        }
-    }
-    Ok(None)
-}
-
-/// What is wrong with an object that is there and is not this cluster's.
-fn foreign(cluster: &FleetCluster, part: &Part, there: &Value) -> Option<FleetProblem> {
-    let whose = &there["metadata"]["annotations"][FLEET_CLUSTER_ANNOTATION];
-    if *whose == own(cluster) {
-        return None;
-    }
-    let (message, own) = match whose.as_str() {
-        Some(other) => (format!("belongs to the FleetCluster {other}"), own(cluster)),
-        None => (
-            "is there already, and was not made for this FleetCluster".to_owned(),
-            own(cluster),
-        ),
-    };
-    let own = own.as_str().unwrap_or_default().to_owned();
-    Some(FleetProblem {
-        object: part.title(),
-        path: Some("metadata.annotations".to_owned()),
-        rule: "ForeignObject".to_owned(),
-        message: api::text::plain(&message, 500),
-        remedy: format!(
-            "give the cluster another name; or hand it over: kubectl annotate -n {} {} {} {FLEET_CLUSTER_ANNOTATION}={own}",
-            part.namespace,
-            part.kubectl_kind(),
-            part.name
-        ),
-        level: None,
-    })
 }
 
 /// Whether something is written, or only tried.

@@ -1,5 +1,6 @@
 //! Former ClusterClasses: each goes with its templates, once nothing needs them.
 
+use api::inventory::RolloutPhase;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::PostParams;
 
@@ -159,10 +160,19 @@ async fn a_class_goes_when_no_cluster_names_it_and_none_of_its_templates_is_need
     assert_eq!(all(&world).await.len(), 2 * PARTS.len());
 }
 
-#[tokio::test]
-async fn a_cluster_goes_to_another_class_when_cluster_api_has_taken_it_up() {
-    let kinds = ["Cluster", "ClusterClass"].map(|kind| definition(CORE, kind));
-    let world = World::with(kinds.into()).await;
+/// A cluster that a roll-out brings to another class, which Cluster API has not taken up.
+async fn rebased(size: &str) -> World {
+    // As a webhook that holds variables against the class.
+    let mut cluster = definition(CORE, "Cluster");
+    let schema = cluster.spec.versions[0].schema.as_mut().unwrap();
+    let schema = schema.open_api_v3_schema.as_mut().unwrap();
+    let small = json!({"type": "object", "properties": {"topology": {"type": "object", "properties": {
+        "classRef": {"type": "object", "properties": {"name": {"type": "string"}}},
+        "variable": {"type": "string", "maxLength": 5},
+    }}}});
+    let properties = schema.properties.as_mut().unwrap();
+    properties.insert("spec".to_owned(), serde_json::from_value(small).unwrap());
+    let world = World::with(vec![cluster, definition(CORE, "ClusterClass")]).await;
     let levels = json!({"levels": [{"name": "site", "kind": "Site", "presence": "Optional"}]});
     world.apply::<Hierarchy>("default", levels).await;
     let class = json!({"naming": "Hashed", "object": {
@@ -170,60 +180,162 @@ async fn a_cluster_goes_to_another_class_when_cluster_api_has_taken_it_up() {
     }});
     let cluster = json!({"object": {
         "apiVersion": format!("{CORE}/v1beta2"), "kind": "Cluster", "metadata": {"name": "{{ cluster.name }}"},
-        "spec": {"topology": {"classRef": {"name": "class"}}},
+        "spec": {"topology": {"classRef": {"name": "class"}, "variable": "{{ size }}"}},
     }});
     let template = json!({"backEnd": "Plain", "documents": [class, cluster]});
     world.apply::<ClusterTemplate>("dev", template).await;
     world.apply::<FleetCluster>("shop", shop("small", 0)).await;
-    let born = world
-        .until::<FleetCluster>("shop", "born", |cluster| status(cluster).applied.is_some())
-        .await;
-    let clusters = objects(&world, CORE, "Cluster");
-    let parameters = PatchParams::default();
-    let available = Patch::Merge(json!({"status": {"observedGeneration": 9, "conditions": [
+    until_status(&world, "born", |status| status.applied.is_some()).await;
+    let available = json!({"status": {"observedGeneration": 9, "conditions": [
         {"type": "Available", "status": "True"},
         {"type": "TopologyReconciled", "status": "True", "observedGeneration": 9},
-    ]}}));
-    let patched = clusters.patch_status("shop", &parameters, &available);
-    patched.await.unwrap();
-    let named = async || {
-        let cluster = clusters.get("shop").await.unwrap();
-        cluster.data["spec"]["topology"]["classRef"]["name"].clone()
-    };
-    let old = named().await;
-
-    world.apply::<FleetCluster>("shop", shop("large", 0)).await;
+    ]}});
+    say(&world, "Cluster", "shop", available).await;
+    world.apply::<FleetCluster>("shop", shop(size, 0)).await;
     world.apply::<Rollout>("all", json!({"soak": "0s"})).await;
-    let waits = world
-        .until::<FleetCluster>("shop", "waits for its class", |cluster| {
-            let message = status(cluster).message.unwrap_or_default();
-            message.contains("to take it up")
-        })
-        .await;
-    let (waits, born) = (status(&waits), status(&born));
+    until_status(&world, "waits for its class", |status| {
+        let message = status.message.as_deref().unwrap_or_default();
+        message.contains("to take it up")
+    })
+    .await;
+    world
+}
+
+async fn until_status(
+    world: &World,
+    what: &str,
+    wanted: impl Fn(&FleetClusterStatus) -> bool,
+) -> FleetClusterStatus {
+    let wanted = |cluster: &FleetCluster| wanted(&status(cluster));
+    status(&world.until("shop", what, wanted).await)
+}
+
+async fn say(world: &World, kind: &str, name: &str, status: Value) {
+    let said = Patch::Merge(status);
+    let all = objects(world, CORE, kind);
+    all.patch_status(name, &PatchParams::default(), &said)
+        .await
+        .unwrap();
+}
+
+/// The class that the cluster is of.
+async fn class(world: &World) -> String {
+    let cluster = objects(world, CORE, "Cluster").get("shop").await.unwrap();
+    let class = &cluster.data["spec"]["topology"]["classRef"]["name"];
+    class.as_str().unwrap().to_owned()
+}
+
+async fn classes(world: &World) -> Vec<String> {
+    let classes = objects(world, CORE, "ClusterClass");
+    let classes = classes.list(&ListParams::default()).await.unwrap();
+    classes.items.iter().map(ResourceExt::name_any).collect()
+}
+
+/// Has Cluster API take up all classes.
+async fn take_up(world: &World) {
+    for name in classes(world).await {
+        let seen = json!({"status": {"observedGeneration": 1}});
+        say(world, "ClusterClass", &name, seen).await;
+    }
+}
+
+/// Waits until the class that the cluster is of is the only one. Nothing of it is watched, so an edit of the inventory has it looked at.
+async fn until_alone(world: &World, size: &str) {
+    for unused in 1..100 {
+        if classes(world).await == [class(world).await] {
+            return;
+        }
+        world
+            .apply::<FleetCluster>("shop", shop(size, unused))
+            .await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("{:?} stay", classes(world).await);
+}
+
+#[tokio::test]
+async fn a_cluster_goes_to_another_class_when_cluster_api_has_taken_it_up() {
+    let world = rebased("large").await;
+    let old = class(&world).await;
+    let waits = until_status(&world, "waits", |_| true).await;
     assert_eq!(waits.health, Some(FleetHealth::AtWork));
-    assert_eq!(waits.applied, born.applied);
+    assert_ne!(waits.applied, waits.rendered);
     // Nothing of the cluster is another yet, and what was made for it goes where it comes to something else.
     assert_eq!(
         (waits.begun, waits.former),
         (None, vec![waits.rendered.unwrap()])
     );
-    assert_eq!(named().await, old);
-    let classes = objects(&world, CORE, "ClusterClass");
-    let all = classes.list(&ListParams::default()).await.unwrap().items;
-    let new = all
-        .iter()
-        .map(ResourceExt::name_any)
-        .find(|name| old != **name);
-    let new = new.unwrap();
+    take_up(&world).await;
+    until_status(&world, "rolled out", |status| {
+        status.applied == status.rendered
+    })
+    .await;
+    assert_ne!(class(&world).await, old);
+}
 
-    let seen = Patch::Merge(json!({"status": {"observedGeneration": 1}}));
-    let patched = classes.patch_status(&new, &parameters, &seen);
-    patched.await.unwrap();
-    world
-        .until::<FleetCluster>("shop", "rolled out", |cluster| {
-            status(cluster).applied == status(cluster).rendered
-        })
-        .await;
-    assert_eq!(named().await, new);
+#[tokio::test]
+async fn an_edit_while_a_class_is_awaited_leaves_nothing_of_it() {
+    let world = rebased("large").await;
+    let old = class(&world).await;
+    assert_eq!(classes(&world).await.len(), 2);
+    // Its time is up, and that halts the run: so it gives way to an edit.
+    let rollout = json!({"soak": "0s", "deadline": "1s"});
+    world.apply::<Rollout>("all", rollout).await;
+    world.rollout("halted", RolloutPhase::Halted).await;
+    world.apply::<FleetCluster>("shop", shop("small", 1)).await;
+    until_status(&world, "as it was", |status| {
+        status.applied == status.rendered && status.target.is_none()
+    })
+    .await;
+    world.ended("ended", RolloutPhase::Superseded).await;
+    until_alone(&world, "small").await;
+    assert_eq!(class(&world).await, old);
+}
+
+#[tokio::test]
+async fn a_run_that_is_aborted_while_a_class_is_awaited_brings_its_cluster_there() {
+    let world = rebased("large").await;
+    let old = class(&world).await;
+    let run = world.rollout("under way", RolloutPhase::Running).await;
+    let run = run.status.unwrap().run.unwrap().id;
+    let aborted = json!({"soak": "0s", "control": {"state": "Aborted", "run": run}});
+    world.apply::<Rollout>("all", aborted).await;
+    take_up(&world).await;
+    until_status(&world, "changed", |status| {
+        status.applied == status.rendered && status.target.is_none()
+    })
+    .await;
+    assert_ne!(class(&world).await, old);
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_refused_by_its_new_class_stays_of_the_old_one() {
+    let world = rebased("much too large").await;
+    let old = class(&world).await;
+    take_up(&world).await;
+    let refused = until_status(&world, "refused", |status| !status.problems.is_empty()).await;
+    assert_eq!(refused.health, Some(FleetHealth::Refused));
+    assert_eq!(refused.begun, None);
+    let problem = &refused.problems[0];
+    assert_eq!(problem.rule, "Refused");
+    assert!(problem.message.contains("variable"), "{problem:?}");
+    assert_eq!(class(&world).await, old);
+
+    // What is right is brought on, and what was made for the other goes.
+    world.apply::<FleetCluster>("shop", shop("large", 0)).await;
+    until_status(&world, "waits for its class", |status| {
+        status.problems.is_empty()
+            && status
+                .message
+                .as_deref()
+                .is_some_and(|message| message.contains("to take it up"))
+    })
+    .await;
+    take_up(&world).await;
+    until_status(&world, "changed", |status| {
+        status.applied == status.rendered && status.target.is_none()
+    })
+    .await;
+    until_alone(&world, "large").await;
+    assert_ne!(class(&world).await, old);
 }
