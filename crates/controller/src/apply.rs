@@ -171,7 +171,7 @@ where
 }
 
 /// Applies the status of an object if it is still in the version that was read. For a status
-/// that is a record: what was decided on the ground of an older one is refused.
+/// that is a record: what was decided on the ground of an older one is refused. Returns the version that the object has then.
 ///
 /// # Errors
 ///
@@ -182,9 +182,9 @@ pub async fn apply_status_at<K, S>(
     name: &str,
     version: &str,
     wanted: &S,
-) -> Result<(), Error>
+) -> Result<Option<String>, Error>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     S: Serialize,
 {
     let kind = K::kind(&()).into_owned();
@@ -200,7 +200,7 @@ where
         &Patch::Apply(&body),
     )
     .await
-    .map(drop)
+    .map(|object| object.meta().resource_version.clone())
     .map_err(|source| Error::Api {
         kind,
         name: name.to_owned(),

@@ -9,8 +9,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::{
     inventory::{
-        FLEET_CLUSTER_ANNOTATION, FleetCluster, FleetHealth, FleetProblem, FleetRevision,
-        FleetSecret, MemberPhase, REVISION_ANNOTATION, Rollout, RolloutMember,
+        FleetCluster, FleetHealth, FleetProblem, FleetRevision, FleetSecret, MemberPhase,
+        REVISION_ANNOTATION, Rollout, RolloutMember,
     },
     secrets::VaultSecret,
 };
@@ -135,6 +135,8 @@ struct Pass {
     problems: Vec<FleetProblem>,
     /// What the API did not do, and is asked for again.
     failure: Option<Error>,
+    /// The status that it wrote before it came to its end.
+    written: Option<report::Written>,
 }
 
 impl Pass {
@@ -250,6 +252,14 @@ async fn converge(
         Some(applied) => Some(applied),
         None => found(cluster, rendered.as_ref().map(|(_, parts)| parts), context).await?,
     };
+    let status = cluster.status.as_ref();
+    // Its Cluster is written last: what was begun is through where that says so, and nobody wrote it down.
+    pass.begun = status
+        .and_then(|status| status.begun.clone())
+        .filter(|begun| {
+            status.is_some_and(|status| status.applied.is_some())
+                || pass.applied.as_ref() != Some(begun)
+        });
     let looked = match &rendered {
         Some((_, parts)) => {
             secrets::look(cluster, (parts, pass.applied.as_deref()), context).await?
@@ -265,8 +275,6 @@ async fn converge(
     pass.phase = member.as_ref().map(|member| member.phase);
     let granted = member.filter(|_| pass.is_granted());
     let granted = granted.map(|member| member.revision);
-    let status = cluster.status.as_ref();
-    pass.begun = status.and_then(|status| status.begun.clone());
     pass.abandoned = status.map_or_else(Vec::new, |status| status.abandoned.clone());
     pass.former = status.map_or_else(Vec::new, |status| status.former.clone());
     // Until it is what all others are.
@@ -319,7 +327,7 @@ async fn converge(
         && pass.applied.as_deref() == Some(ADOPTED)
         && let (Ok(revision), Some((_, parts))) = (outcome, &rendered)
     {
-        look(revision, parts, &mut pass, context).await?;
+        look(cluster, revision, parts, &mut pass, context).await?;
     }
     pass.vault = away::look(cluster, context);
     pass.rules = rules(cluster, &pass.standing, context).await;
@@ -329,6 +337,7 @@ async fn converge(
 
 /// How a cluster stands that was handed over and not changed yet, and what it is made of.
 async fn look(
+    cluster: &FleetCluster,
     revision: &Revision,
     parts: &Parts,
     pass: &mut Pass,
@@ -337,7 +346,7 @@ async fn look(
     let mut known = Parts::default();
     let mut there = Vec::new();
     for part in &parts.objects {
-        let Some(live) = live::read(part, context).await? else {
+        let Some(live) = live::read_own(part, cluster, context).await? else {
             continue;
         };
         let is_it = |object: &&Value| {
@@ -423,19 +432,19 @@ async fn found(
     parts: Option<&Parts>,
     context: &Context,
 ) -> Result<Option<String>, Error> {
-    let Some(main) = parts.and_then(Parts::main) else {
-        return Ok(None);
-    };
-    let Some(there) = live::read(main, context).await? else {
-        return Ok(None);
-    };
-    let annotations = &there["metadata"]["annotations"];
-    if annotations[FLEET_CLUSTER_ANNOTATION] != own(cluster) {
-        // It is refused when it would be applied.
-        return Ok(None);
+    // A birth that was begun has made its Cluster under what may be another name.
+    let begun = cluster.status.as_ref();
+    let begun = begun.and_then(|status| status.begun.as_deref());
+    let begun = begun.and_then(|begun| records::parts(cluster, begun, context).ok());
+    for parts in parts.into_iter().chain(&begun) {
+        let Some(main) = parts.main() else { continue };
+        // That of others is refused when it would be applied.
+        if let Some(there) = live::read_own(main, cluster, context).await? {
+            let revision = there["metadata"]["annotations"][REVISION_ANNOTATION].as_str();
+            return Ok(Some(revision.unwrap_or(ADOPTED).to_owned()));
+        }
     }
-    let revision = annotations[REVISION_ANNOTATION].as_str();
-    Ok(Some(revision.unwrap_or(ADOPTED).to_owned()))
+    Ok(None)
 }
 
 /// What the inventory would change and nothing has carried out.

@@ -85,10 +85,18 @@ pub async fn reconcile(
     let api = Api::<DeserializeGuard<Rollout>>::namespaced(context.client.clone(), &namespace);
     let all = api.list(&ListParams::default()).await;
     let all = all.map_err(|error| Error::Api("list the Rollouts", error))?;
+    let mut unreadable = None;
+    let all = all.items.into_iter();
     let all: Vec<_> = all
-        .items
-        .into_iter()
-        .filter_map(|rollout| rollout.0.ok())
+        .filter_map(|rollout| match rollout.0 {
+            Ok(rollout) => Some(rollout),
+            Err(invalid) => {
+                let name = invalid.metadata.name.unwrap_or_default();
+                let why = api::text::plain(&invalid.error, 300);
+                unreadable = Some((name, why));
+                None
+            }
+        })
         .collect();
     let mut own = all.iter().filter(|one| one.uid() == rollout.uid());
     let Some(rollout) = own.find(|one| one.metadata.deletion_timestamp.is_none()) else {
@@ -105,6 +113,7 @@ pub async fn reconcile(
         .await;
     let known = known::Known {
         approvals,
+        unreadable,
         ..known::known(rollout, &all, &inventory, &context)
     };
     let unrest = inventory.unrest();

@@ -13,7 +13,7 @@ use crate::{
     template::{
         Compiled, Document, Node, NodeShape, Program,
         view::View,
-        world::{Bound, Made, MadeShape, Scope, Taken, Use, Uses, World, also, deep},
+        world::{Bound, Made, MadeShape, Scope, Taken, Use, Uses, World, also, bytes, deep},
     },
 };
 
@@ -291,6 +291,12 @@ impl Renderer<'_> {
 
     /// A part of an object; none if it is left out.
     fn node(&self, node: &Node, scope: &Scope) -> Result<Option<Made>, Problem> {
+        let bytes = match &node.shape {
+            NodeShape::Literal(value) => bytes(value),
+            _ => 0,
+        };
+        self.world
+            .spend((1, bytes), &self.template.source, &node.at)?;
         let shape = match &node.shape {
             NodeShape::Literal(value) => MadeShape::Leaf(value.clone()),
             NodeShape::Program(program) => {

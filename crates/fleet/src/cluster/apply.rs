@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use api::inventory::{FLEET_CLUSTER_ANNOTATION, FleetCluster, FleetHealth, FleetProblem};
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use api::inventory::{FleetCluster, FleetHealth, FleetProblem};
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+};
 use serde_json::Value;
 
 use super::{
@@ -108,7 +111,7 @@ struct Work<'a> {
 impl Work<'_> {
     async fn carry_out(&self, pass: &mut Pass) -> Result<(), Stop> {
         obstacles::unfit(self.parts, self.context).await?;
-        obstacles::places(self.cluster, self.parts, self.context).await?;
+        let to_make = obstacles::places(self.cluster, self.parts, self.context).await?;
         // Until all is written, or refused.
         let mut _hold = None;
         if self.is_new {
@@ -120,6 +123,10 @@ impl Work<'_> {
             self.still_awaits().await?;
         }
         let there = self.read().await?;
+        let own = self.cluster.namespace().unwrap_or_default();
+        for place in &to_make {
+            obstacles::make(place, &own, self.context).await?;
+        }
         let writes = self.writes(&there);
         if self.is_new {
             self.follow_class(&writes, &there, pass).await?;
@@ -218,7 +225,7 @@ impl Work<'_> {
             pass.former.retain(|former| former != self.revision);
             pass.former.push(self.revision.to_owned());
             pass.former = before::newest(std::mem::take(&mut pass.former));
-            report::prepare(self.cluster, &pass.former, self.context).await?;
+            report::prepare(self.cluster, pass, self.context).await?;
             for part in writes {
                 if absent.contains(&part.identity()) {
                     write(part, Trial::Real, self.context).await??;
@@ -251,7 +258,7 @@ impl Work<'_> {
         // A birth may be another one before it is through: what it has written by then goes with that.
         if self.is_new && !self.is_begun {
             pass.abandoned = before::newest(self.others.clone());
-            report::begin(self.cluster, self.revision, &pass.abandoned, self.context).await?;
+            report::begin(self.cluster, self.revision, pass, self.context).await?;
             pass.begun = Some(self.revision.to_owned());
         }
         let (secrets, others): (Vec<_>, Vec<_>) =
@@ -276,7 +283,7 @@ impl Work<'_> {
             if !part.is_vault_secret() {
                 continue;
             }
-            let live = live::read(part, self.context).await?;
+            let live = live::read_own(part, self.cluster, self.context).await?;
             let is_written = live
                 .as_ref()
                 .is_some_and(|live| vault::is_written(part, live));
@@ -424,12 +431,9 @@ async fn prune(
         if stays || kept.contains(&part.identity()) {
             continue;
         }
-        let Some(there) = live::read(part, context).await? else {
+        let Some(there) = live::read_own(part, cluster, context).await? else {
             continue;
         };
-        if there["metadata"]["annotations"][FLEET_CLUSTER_ANNOTATION] != own(cluster) {
-            continue;
-        }
         leaving.push(part.title());
         delete(part, &there, context).await?;
     }

@@ -47,8 +47,13 @@ pub fn standing(parts: &Parts, live: &[Option<Value>], rolling: Rolling) -> Stan
     let gates = own.as_ref().map(gates).unwrap_or_default();
     let (health, message) = of_main(main, own.as_ref(), rolling);
     let all = parts.objects.iter().zip(live);
+    // A host that failed before its Cluster's operator was at work says nothing of what comes of that.
+    let is_stale = |(other, _): &(FleetHealth, _)| {
+        health == FleetHealth::AtWork && *other == FleetHealth::Failed
+    };
     let mut others = all.filter_map(|(part, live)| {
-        of_node(part, live.as_ref()).or_else(|| of_part(part, live.as_ref()?))
+        let of_node = of_node(part, live.as_ref()).filter(|of_node| !is_stale(of_node));
+        of_node.or_else(|| of_part(part, live.as_ref()?))
     });
     // What does not become well by itself has the say, then what is at work.
     let worst = match health {
@@ -169,7 +174,15 @@ fn of_node(part: &Part, live: Option<&Value>) -> Option<(FleetHealth, Option<Str
         ));
     };
     let state = live["status"]["state"].as_str();
+    let seen = live["status"]["observedGeneration"].as_i64();
+    let is_seen = seen.is_none() || seen >= live["metadata"]["generation"].as_i64();
     match state {
+        Some("Failed") if !is_seen => Some((
+            FleetHealth::AtWork,
+            Some(format!(
+                "{title} has a change that its operator is at work on"
+            )),
+        )),
         Some("Joined" | "Excluded") => None,
         // A bastion is part of no cluster.
         Some("Waiting") if live["spec"]["type"] == "bastion" => None,
@@ -445,6 +458,18 @@ mod tests {
                 cluster(2, ready(json!({}))),
                 node("Failed"),
                 Failed,
+            ),
+            (
+                "a host failed before the change",
+                cluster(3, ready(json!({}))),
+                node("Failed"),
+                AtWork,
+            ),
+            (
+                "a host failed before its own change",
+                cluster(2, ready(json!({}))),
+                json!({"metadata": {"generation": 2}, "status": {"state": "Failed", "observedGeneration": 1}}),
+                AtWork,
             ),
             (
                 "going",

@@ -5,7 +5,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use api::{Cluster, ClusterNode};
+use api::{
+    Cluster, ClusterNode,
+    inventory::{FLEET_CLUSTER_ANNOTATION, FleetCluster},
+};
 use kube::{
     Api, Client, Resource,
     api::{ApiResource, DynamicObject},
@@ -14,7 +17,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::{Context, Error, part::Part};
+use super::{Context, Error, own, part::Part};
 
 /// The resources of kinds, asked for once each.
 #[derive(Default)]
@@ -75,7 +78,22 @@ pub(super) async fn is_namespaced(part: &Part, context: &Context) -> Result<bool
     Ok(context.resources.of(&context.client, part).await?.1)
 }
 
-/// A part as it is now.
+/// A part as it is now, if it is this cluster's. What others have is nothing to it, and is told to nobody: a template may name what it likes.
+pub(super) async fn read_own(
+    part: &Part,
+    cluster: &FleetCluster,
+    context: &Context,
+) -> Result<Option<Value>, Error> {
+    let there = read(part, context).await?;
+    Ok(there.filter(|there| is_own(there, cluster)))
+}
+
+/// Whether an object is this cluster's.
+pub(super) fn is_own(there: &Value, cluster: &FleetCluster) -> bool {
+    there["metadata"]["annotations"][FLEET_CLUSTER_ANNOTATION] == own(cluster)
+}
+
+/// A part as it is now, whosever it is.
 pub(super) async fn read(part: &Part, context: &Context) -> Result<Option<Value>, Error> {
     let found = api(part, context).await?.get_opt(&part.name).await;
     let found = found.map_err(|error| Error::Api(format!("read {}", part.title()), error))?;

@@ -15,45 +15,57 @@ use kube::{Api, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Context, Error, apply::is_unknown, part::Parts};
+use super::{
+    Context, Error,
+    apply::is_unknown,
+    part::{Identity, Parts},
+};
 
-/// The namespaces that passes write into, and for which FleetCluster: of two that come to the same one at once, neither is there for the other
-/// to see.
+/// What passes write, and for which FleetCluster: of two that come to the same at once, neither is there for the other to see.
 #[derive(Debug, Default)]
-pub struct Held(Mutex<BTreeMap<String, String>>);
+pub struct Held(Mutex<BTreeMap<What, String>>);
 
-/// As long as it lives, nobody else comes to these namespaces.
+/// What is held.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum What {
+    /// A namespace.
+    Place(String),
+    /// An object, and its title.
+    Object(Identity, String),
+}
+
+/// As long as it lives, nobody else comes to this.
 #[derive(Debug)]
 pub(super) struct Hold<'a> {
     held: &'a Held,
-    places: BTreeSet<String>,
+    all: BTreeSet<What>,
 }
 
 impl Held {
-    /// Holds namespaces, or says which one another FleetCluster holds.
-    fn hold(&self, places: BTreeSet<String>, own: &str) -> Result<Hold<'_>, (String, String)> {
+    /// Holds all of it, or says what another FleetCluster holds.
+    fn hold(&self, all: BTreeSet<What>, own: &str) -> Result<Hold<'_>, (What, String)> {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for place in &places {
-            if let Some(other) = held.get(place).filter(|other| *other != own) {
-                return Err((place.clone(), other.clone()));
+        for what in &all {
+            if let Some(other) = held.get(what).filter(|other| *other != own) {
+                return Err((what.clone(), other.clone()));
             }
         }
-        held.extend(places.iter().map(|place| (place.clone(), own.to_owned())));
+        held.extend(all.iter().map(|what| (what.clone(), own.to_owned())));
         drop(held);
-        Ok(Hold { held: self, places })
+        Ok(Hold { held: self, all })
     }
 }
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
         let mut held = self.held.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for place in &self.places {
-            held.remove(place);
+        for what in &self.all {
+            held.remove(what);
         }
     }
 }
 
-/// Holds the namespaces of a cluster's objects of kubespray, unless another FleetCluster has objects there.
+/// Holds a cluster's objects and the namespaces of those of kubespray, unless another FleetCluster has objects there.
 pub(super) async fn hold<'a>(
     own: &Value,
     parts: &Parts,
@@ -62,11 +74,15 @@ pub(super) async fn hold<'a>(
     let own = own.as_str().unwrap_or_default();
     let of_kubespray = parts.objects.iter().filter(|part| part.is_kubespray());
     let places: BTreeSet<_> = of_kubespray.map(|part| part.namespace.clone()).collect();
-    let hold = match context.held.hold(places, own) {
+    let objects = parts.objects.iter();
+    let objects = objects.map(|part| What::Object(part.identity(), part.title()));
+    let all = places.iter().cloned().map(What::Place).chain(objects);
+    let hold = match context.held.hold(all.collect(), own) {
         Ok(hold) => hold,
-        Err((place, other)) => return Ok(Err(problem(&place, &other))),
+        Err((What::Place(place), other)) => return Ok(Err(problem(&place, &other))),
+        Err((What::Object(_, title), other)) => return Ok(Err(at_once(title, &other))),
     };
-    for place in &hold.places {
+    for place in &places {
         let cluster = another::<Cluster>(own, place, context).await?;
         let other = match cluster {
             Some(other) => Some(other),
@@ -120,18 +136,46 @@ fn problem(place: &str, other: &str) -> FleetProblem {
     }
 }
 
+fn at_once(object: String, other: &str) -> FleetProblem {
+    FleetProblem {
+        object,
+        rule: "ForeignObject".to_owned(),
+        message: format!(
+            "is being written for the FleetCluster {}",
+            api::text::plain(other, 200)
+        ),
+        remedy: "have the ClusterTemplate name the objects of each cluster by that cluster's name"
+            .to_owned(),
+        ..FleetProblem::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_is_held_for_one_until_that_is_through() {
+    fn what_is_written_is_held_for_one_until_that_is_through() {
         let held = Held::default();
-        let places = || BTreeSet::from(["shop".to_owned()]);
-        let hold = held.hold(places(), "fleet/shop").unwrap();
-        let other = held.hold(places(), "fleet/evil").unwrap_err();
-        assert_eq!(other, ("shop".to_owned(), "fleet/shop".to_owned()));
+        let shop = || What::Place("shop".to_owned());
+        let object = |name: &str| {
+            let of = ["cluster.x-k8s.io", "Cluster", "fleet", name];
+            let [group, kind, namespace, name] = of.map(ToOwned::to_owned);
+            What::Object((group, kind, namespace, name), "Cluster".to_owned())
+        };
+        let hold = held
+            .hold(BTreeSet::from([shop(), object("one")]), "fleet/shop")
+            .unwrap();
+        drop(
+            held.hold(BTreeSet::from([object("two")]), "fleet/evil")
+                .unwrap(),
+        );
+        for what in [shop(), object("one")] {
+            let all = BTreeSet::from([object("two"), what.clone()]);
+            let other = held.hold(all, "fleet/evil").unwrap_err();
+            assert_eq!(other, (what, "fleet/shop".to_owned()));
+        }
         drop(hold);
-        drop(held.hold(places(), "fleet/evil").unwrap());
+        drop(held.hold(BTreeSet::from([shop()]), "fleet/evil").unwrap());
     }
 }

@@ -38,14 +38,15 @@ pub(super) async fn unfit(parts: &Parts, context: &Context) -> Result<(), Stop> 
     Ok(())
 }
 
-/// Makes the namespaces that the template makes, and refuses those that may not be written into.
+/// Refuses namespaces that may not be written into, and says which are to be made.
 pub(super) async fn places(
     cluster: &FleetCluster,
     parts: &Parts,
     context: &Context,
-) -> Result<(), Stop> {
+) -> Result<Vec<String>, Stop> {
     let own = cluster.namespace().unwrap_or_default();
     let api = Api::<Namespace>::all(context.client.clone());
+    let mut to_make = Vec::new();
     for place in parts.places() {
         if place == own {
             continue;
@@ -55,42 +56,74 @@ pub(super) async fn places(
         let is_made = parts.namespaces.iter().any(|made| made == place);
         match there {
             Some(there) if there.labels().get(FLEET_LABEL) == Some(&own) => {}
-            Some(_) => {
-                return Err(Stop::from(FleetProblem {
-                    object: format!("Namespace {place}"),
-                    path: Some("metadata.labels".to_owned()),
-                    rule: "ForeignNamespace".to_owned(),
-                    message: format!(
-                        "does not say that FleetClusters of the namespace {own} may have objects in it"
-                    ),
-                    remedy: format!(
-                        "if it is meant: kubectl label namespace {place} {FLEET_LABEL}={own}"
-                    ),
-                    level: None,
-                }));
+            Some(_) => return Err(foreign_namespace(place, &own).into()),
+            None if is_made && is_of_others(place) => {
+                return Err(reserved_namespace(place, &own).into());
             }
-            None if is_made => {
-                let made: Namespace = serde_json::from_value(json!({
-                    "metadata": {"name": place, "labels": {FLEET_LABEL: own}},
-                }))
-                .unwrap_or_default();
-                let created = api.create(&PostParams::default(), &made).await;
-                created.map_err(|error| Error::Api(format!("create Namespace {place}"), error))?;
-            }
-            None => {
-                return Err(Stop::from(FleetProblem {
-                    object: format!("Namespace {place}"),
-                    rule: "NoNamespace".to_owned(),
-                    message: "is not there, and the ClusterTemplate does not make it".to_owned(),
-                    remedy: format!(
-                        "create it with the label {FLEET_LABEL}={own}, or add it to the template's documents"
-                    ),
-                    ..FleetProblem::default()
-                }));
-            }
+            None if is_made => to_make.push(place.to_owned()),
+            None => return Err(no_namespace(place, &own).into()),
         }
     }
+    Ok(to_make)
+}
+
+/// Makes a namespace, which objects can be tried in only when it is there.
+pub(super) async fn make(place: &str, own: &str, context: &Context) -> Result<(), Stop> {
+    let made: Namespace = serde_json::from_value(json!({
+        "metadata": {"name": place, "labels": {FLEET_LABEL: own}},
+    }))
+    .unwrap_or_default();
+    let api = Api::<Namespace>::all(context.client.clone());
+    // Where somebody else was quicker, the next pass looks whose it is.
+    let created = api.create(&PostParams::default(), &made).await;
+    created.map_err(|error| Error::Api(format!("create Namespace {place}"), error))?;
     Ok(())
+}
+
+/// Whether the name of a namespace says that somebody else makes it: whoever had it first would have what is put there.
+fn is_of_others(place: &str) -> bool {
+    const OF_OTHERS: [&str; 4] = ["kube-", "openshift-", "magnum-", "coe-"];
+    OF_OTHERS.iter().any(|prefix| place.starts_with(prefix))
+}
+
+fn foreign_namespace(place: &str, own: &str) -> FleetProblem {
+    FleetProblem {
+        object: format!("Namespace {place}"),
+        path: Some("metadata.labels".to_owned()),
+        rule: "ForeignNamespace".to_owned(),
+        message: format!(
+            "does not say that FleetClusters of the namespace {own} may have objects in it"
+        ),
+        remedy: format!("if it is meant: kubectl label namespace {place} {FLEET_LABEL}={own}"),
+        level: None,
+    }
+}
+
+fn reserved_namespace(place: &str, own: &str) -> FleetProblem {
+    FleetProblem {
+        object: format!("Namespace {place}"),
+        path: Some("metadata.name".to_owned()),
+        rule: "ForeignNamespace".to_owned(),
+        message:
+            "has a name that Kubernetes or Magnum makes namespaces by, and is not made for a fleet"
+                .to_owned(),
+        remedy: format!(
+            "have the ClusterTemplate name another one; if it is meant, create it with the label {FLEET_LABEL}={own}"
+        ),
+        level: None,
+    }
+}
+
+fn no_namespace(place: &str, own: &str) -> FleetProblem {
+    FleetProblem {
+        object: format!("Namespace {place}"),
+        rule: "NoNamespace".to_owned(),
+        message: "is not there, and the ClusterTemplate does not make it".to_owned(),
+        remedy: format!(
+            "create it with the label {FLEET_LABEL}={own}, or add it to the template's documents"
+        ),
+        ..FleetProblem::default()
+    }
 }
 
 /// What is wrong with an object that is there and is not this cluster's.

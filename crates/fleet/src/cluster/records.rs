@@ -162,8 +162,11 @@ pub(super) async fn prune(
         .cloned()
         .collect();
     for rollout in in_namespace(&context.rollouts, &namespace) {
-        let status = rollout.0.as_ref().ok();
-        let Some(status) = status.and_then(|rollout| rollout.status.as_ref()) else {
+        let Ok(rollout) = &rollout.0 else {
+            // Nobody knows what one refers to that cannot be read.
+            return Ok(());
+        };
+        let Some(status) = &rollout.status else {
             continue;
         };
         // Those that ended may be taken back.

@@ -11,7 +11,7 @@ use kube::{Api, Resource, ResourceExt, runtime::reflector::ObjectRef};
 use super::{Context, Error, Pass, line};
 use crate::names::STATUS_MANAGER;
 
-/// Writes the status if it changed, and the Event of what happened.
+/// Writes the status if it changed, and then the Event of what happened: an Event that is refused keeps no record back.
 pub(super) async fn publish(
     cluster: &FleetCluster,
     pass: &Pass,
@@ -19,6 +19,14 @@ pub(super) async fn publish(
 ) -> Result<(), Error> {
     let before = cluster.status.clone().unwrap_or_default();
     let told = told(&before, cluster.metadata.generation, pass, Timestamp::now());
+    let written = pass.written.as_ref();
+    if told != *written.map_or(&before, |written| &written.status) {
+        let version = written.map(|written| written.version.clone());
+        let version = write(cluster, version, &told, context).await?;
+        let namespace = cluster.namespace().unwrap_or_default();
+        let reference = ObjectRef::new(&cluster.name_any()).within(&namespace);
+        controller::stream::await_version(&context.own, &reference, &version).await;
+    }
     for occurrence in occurrences(&before, &told) {
         let object = ObjectReference {
             namespace: cluster.namespace(),
@@ -27,18 +35,14 @@ pub(super) async fn publish(
         let published = context.events.publish(&object, &occurrence).await;
         published.map_err(|error| Error::Api("publish an Event".to_owned(), error))?;
     }
-    let api = Api::<FleetCluster>::namespaced(
-        context.client.clone(),
-        &cluster.namespace().unwrap_or_default(),
-    );
-    let name = cluster.name_any();
-    let written =
-        controller::apply::apply_status(&api, STATUS_MANAGER, &name, &told, Some(&before));
-    if let Some(version) = written.await.map_err(Error::Apply)? {
-        let reference = ObjectRef::new(&name).within(&cluster.namespace().unwrap_or_default());
-        controller::stream::await_version(&context.own, &reference, &version).await;
-    }
     Ok(())
+}
+
+/// A status that was written in mid-pass.
+#[derive(Debug)]
+pub(super) struct Written {
+    status: FleetClusterStatus,
+    version: String,
 }
 
 /// Writes down that objects are begun to be made from a revision, before the first one is: a pass that ends in the middle, or a grant
@@ -46,41 +50,60 @@ pub(super) async fn publish(
 pub(super) async fn begin(
     cluster: &FleetCluster,
     revision: &str,
-    abandoned: &[String],
+    pass: &mut Pass,
     context: &Context,
 ) -> Result<(), Error> {
     let told = FleetClusterStatus {
         begun: Some(revision.to_owned()),
-        abandoned: abandoned.to_vec(),
+        abandoned: pass.abandoned.clone(),
         ..cluster.status.clone().unwrap_or_default()
     };
-    note(cluster, &told, context).await
+    note(cluster, told, pass, context).await
 }
 
 /// Writes down of which revisions templates may be there that go when nothing needs them, before they are.
 pub(super) async fn prepare(
     cluster: &FleetCluster,
-    former: &[String],
+    pass: &mut Pass,
     context: &Context,
 ) -> Result<(), Error> {
     let told = FleetClusterStatus {
-        former: former.to_vec(),
+        former: pass.former.clone(),
         ..cluster.status.clone().unwrap_or_default()
     };
-    note(cluster, &told, context).await
+    note(cluster, told, pass, context).await
 }
 
 async fn note(
     cluster: &FleetCluster,
-    told: &FleetClusterStatus,
+    status: FleetClusterStatus,
+    pass: &mut Pass,
     context: &Context,
 ) -> Result<(), Error> {
-    let before = cluster.status.clone().unwrap_or_default();
+    if cluster.status.as_ref() != Some(&status) {
+        let version = pass.written.take().map(|written| written.version);
+        let version = write(cluster, version, &status, context).await?;
+        pass.written = Some(Written { status, version });
+    }
+    Ok(())
+}
+
+/// Writes the status of the very object that was read, if nobody else has since: another one of its name knows nothing of what stands, and
+/// another operator may have begun something meanwhile.
+async fn write(
+    cluster: &FleetCluster,
+    version: Option<String>,
+    told: &FleetClusterStatus,
+    context: &Context,
+) -> Result<String, Error> {
     let namespace = cluster.namespace().unwrap_or_default();
     let api = Api::<FleetCluster>::namespaced(context.client.clone(), &namespace);
+    let version = version.or_else(|| cluster.resource_version());
+    let version = version.unwrap_or_default();
     let name = cluster.name_any();
-    let written = controller::apply::apply_status(&api, STATUS_MANAGER, &name, told, Some(&before));
-    written.await.map(drop).map_err(Error::Apply)
+    let written = controller::apply::apply_status_at(&api, STATUS_MANAGER, &name, &version, told);
+    let written = written.await.map_err(Error::Apply)?;
+    Ok(written.unwrap_or_default())
 }
 
 /// The status that follows from a pass. Pure.

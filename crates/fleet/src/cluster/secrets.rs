@@ -57,7 +57,7 @@ pub(super) async fn look(
         let Some(keys) = keys.as_str().filter(|_| part.is_vault_secret()) else {
             continue;
         };
-        let there = live::read(part, context).await;
+        let there = live::read_own(part, cluster, context).await;
         let there = match there {
             // The API has no such kind: it is refused where it would be applied.
             Err(Error::Api(_, error)) if is_unknown(&error) => None,

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use api::inventory::{FLEET_CLUSTER_ANNOTATION, FleetCluster, FleetClusterStatus, FleetHealth};
+use api::inventory::{FleetCluster, FleetClusterStatus, FleetHealth};
 use controller::{conditions, stream::in_namespace};
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::{
     Context, Error, Pass,
     apply::{Trial, delete, is_unknown, write},
-    live, own,
+    live,
     part::{Part, Parts},
     records, templates, vault,
 };
@@ -61,15 +61,11 @@ pub(super) async fn settle(
     let read = |revision: &str| records::parts(cluster, revision, context).ok();
     let (leaving, unread) = leaving(&pass.former, parts, read);
     for part in &leaving {
-        let there = match live::read(part, context).await {
+        let there = match live::read_own(part, cluster, context).await {
             Err(Error::Api(_, error)) if is_unknown(&error) => None,
             there => there?,
         };
-        let is_own = |there: &Value| {
-            there["metadata"]["annotations"][FLEET_CLUSTER_ANNOTATION] == own(cluster)
-        };
-        let there = there.filter(|there| is_own(there) && !vault::is_for_template(there));
-        if let Some(there) = there {
+        if let Some(there) = there.filter(|there| !vault::is_for_template(there)) {
             delete(part, &there, context).await?;
         }
     }
@@ -83,6 +79,10 @@ pub(super) async fn settle(
 fn is_watched(cluster: &FleetCluster, context: &Context) -> bool {
     let (namespace, name) = (cluster.namespace().unwrap_or_default(), cluster.name_any());
     let rollouts = in_namespace(&context.rollouts, &namespace);
+    // What cannot be read may have begun it.
+    if rollouts.iter().any(|rollout| rollout.0.is_err()) {
+        return true;
+    }
     let runs = rollouts
         .iter()
         .filter_map(|rollout| rollout.0.as_ref().ok()?.status.as_ref()?.run.as_ref());

@@ -1,19 +1,20 @@
 //! Takes away templates of Cluster API that a revision no longer has, once nothing was made from them and nothing would be.
 //!
 //! What was made from a template says so in annotations, whatever kind it is. What makes more of it names it: MachineSets, of which one
-//! stays for as long as it has Machines, and what makes those. What may not be looked at may need the template, so that stays.
+//! stays for as long as it has Machines, and what makes those. Where that or the MachineSets may not be looked at, the template stays; the
+//! other makers make MachineSets, or are kinds that an API or the operator's rights may lack.
 //! A ClusterClass is a template as well, of which Clusters name one: see [`classes`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::inventory::{FLEET_CLUSTER_ANNOTATION, FleetCluster};
+use api::inventory::FleetCluster;
 use kube::api::ListParams;
 use serde_json::Value;
 
 use super::{
     Context, Error,
     apply::{delete, is_unknown},
-    live, own,
+    live,
     part::{Identity, Part, Parts, holds},
     records,
 };
@@ -73,14 +74,11 @@ async fn there(
         };
         let templates = old.objects.into_iter().filter(Part::is_template);
         for part in templates.filter(|part| !kept.contains(&part.identity())) {
-            let live = match live::read(&part, context).await {
+            let live = match live::read_own(&part, cluster, context).await {
                 Err(Error::Api(_, error)) if is_unknown(&error) => None,
                 live => live?,
             };
-            let is_own = |live: &Value| {
-                live["metadata"]["annotations"][FLEET_CLUSTER_ANNOTATION] == own(cluster)
-            };
-            there.extend(live.filter(is_own).map(|live| Former {
+            there.extend(live.map(|live| Former {
                 revision: revision.clone(),
                 part,
                 live,

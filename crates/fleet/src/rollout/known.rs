@@ -41,6 +41,8 @@ pub(super) struct Known {
     pub unread: Option<String>,
     /// Those of the namespace, whosever, that cannot be read or rendered, and why: where they belong is not known.
     pub unknown: BTreeMap<String, String>,
+    /// A Rollout of the namespace that cannot be read, and why: what it has under way, and whose clusters are its own, is not known.
+    pub unreadable: Option<(String, String)>,
     /// Where somebody asks to roll the run back: clusters that cannot go to what they were before, and why.
     pub no_way_back: BTreeMap<String, String>,
     /// The waves that people let begin by objects of their own.
@@ -54,6 +56,11 @@ pub(super) struct Known {
 impl Known {
     /// Why no cluster may be begun: budgets count all of the namespace.
     pub fn is_unknown(&self) -> Option<String> {
+        if let Some((name, why)) = &self.unreadable {
+            return Some(format!(
+                "Rollout {name} cannot be read, so nobody knows what it has under way: {why}; mend it, or run the release that wrote it"
+            ));
+        }
         let (name, why) = self.unknown.first_key_value()?;
         Some(format!(
             "FleetCluster {name} cannot be rendered, so nobody knows what it belongs to: {why}"

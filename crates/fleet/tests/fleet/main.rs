@@ -18,6 +18,7 @@ mod faults;
 mod foretold;
 mod gates;
 mod hierarchy;
+mod others;
 mod rollback;
 mod rolls;
 mod steered;

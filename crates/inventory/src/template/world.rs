@@ -142,7 +142,7 @@ impl World {
         program: &Program,
         scope: &Scope,
     ) -> Result<(Value, Uses), Problem> {
-        self.spend(0, program)?;
+        self.spend((1, 0), &program.by, &program.at)?;
         self.record().frames.push(Frame::default());
         let root = view::root(self, scope);
         let result = self.evaluate(program, root);
@@ -234,6 +234,8 @@ impl World {
         path: &ValuePath,
         tree: &Arc<Tree>,
     ) -> Result<Made, Problem> {
+        // A value is made anew wherever it is given.
+        self.spend((1, bytes_of(tree)), &tree.origin.source, &tree.origin.at)?;
         let shape = match &tree.shape {
             Shape::Leaf(Leaf::Template(text)) => return self.made_of_template(path, tree, text),
             Shape::Leaf(Leaf::Plain(value)) => MadeShape::Leaf(value.clone()),
@@ -275,10 +277,15 @@ impl World {
         tree: &Arc<Tree>,
         text: &Arc<str>,
     ) -> Result<Made, Problem> {
+        let origin = &tree.origin;
+        let known = self.record().rendered.get(path).map(Made::size);
+        if let Some(size) = known {
+            // Before it is copied.
+            self.spend(size, &origin.source, &origin.at)?;
+        }
         if let Some(made) = self.record().rendered.get(path) {
             return Ok(made.clone());
         }
-        let origin = &tree.origin;
         let fails = |rule| origin.source.problem(ValuePath::clone(&origin.at), rule);
         {
             let mut record = self.record();
@@ -360,7 +367,8 @@ impl World {
         depth: usize,
     ) -> Result<Option<Made>, Problem> {
         // What the engine makes in no time, as a list that is repeated a million times, is made whole here.
-        self.spend(value.as_str().map_or(0, str::len), program)?;
+        let bytes = value.as_str().map_or(0, str::len);
+        self.spend((1, bytes), &program.by, &program.at)?;
         let Some(depth) = depth.checked_sub(1) else {
             return Err(too_deep(program));
         };
@@ -420,10 +428,15 @@ impl World {
         Ok(leaf(shape))
     }
 
-    /// Counts what a cluster costs: a program is bounded by its fuel, and all of them together by this.
-    fn spend(&self, bytes: usize, program: &Program) -> Result<(), Problem> {
+    /// Counts what a cluster costs, a value that it comes to or a program that runs: that is bounded by its fuel, and all together by this.
+    pub(crate) fn spend(
+        &self,
+        (values, bytes): (usize, usize),
+        by: &Source,
+        at: &ValuePath,
+    ) -> Result<(), Problem> {
         let mut record = self.record();
-        record.spent = record.spent.saturating_add(1);
+        record.spent = record.spent.saturating_add(values);
         record.bytes = record.bytes.saturating_add(bytes);
         let (what, remedy) = if record.spent > MOST {
             let what = format!("is where the cluster comes to more than {MOST} values");
@@ -441,7 +454,7 @@ impl World {
         };
         drop(record);
         let rule = Rule::Reserved { what, remedy };
-        Err(program.by.problem(ValuePath::clone(&program.at), rule))
+        Err(by.problem(at.clone(), rule))
     }
 
     /// Notes what the running program looks at.
@@ -492,7 +505,40 @@ impl World {
     }
 }
 
+/// How long the text is that a value without parts is.
+fn bytes_of(tree: &Tree) -> usize {
+    match &tree.shape {
+        Shape::Leaf(Leaf::Plain(value) | Leaf::Secret(value)) => bytes(value),
+        Shape::Leaf(Leaf::Template(_)) | Shape::Map(_) | Shape::List(_) => 0,
+    }
+}
+
+/// How long the texts in a value are together.
+pub(crate) fn bytes(value: &serde_json::Value) -> usize {
+    match value {
+        serde_json::Value::String(text) => text.len(),
+        serde_json::Value::Array(parts) => parts.iter().map(bytes).sum(),
+        serde_json::Value::Object(parts) => parts.values().map(bytes).sum(),
+        _ => 0,
+    }
+}
+
 impl Made {
+    /// Of how many values it is, and of how many bytes texts in it.
+    fn size(&self) -> (usize, usize) {
+        let of_all = |parts: &mut dyn Iterator<Item = &Self>| {
+            parts.fold((1_usize, 0_usize), |(values, bytes), part| {
+                let (more, longer) = part.size();
+                (values.saturating_add(more), bytes.saturating_add(longer))
+            })
+        };
+        match &self.shape {
+            MadeShape::Leaf(value) | MadeShape::Secret(value) => (1, bytes(value)),
+            MadeShape::Map(map) => of_all(&mut map.values()),
+            MadeShape::List(list) => of_all(&mut list.iter()),
+        }
+    }
+
     /// The value alone.
     pub fn to_value(&self) -> serde_json::Value {
         match &self.shape {

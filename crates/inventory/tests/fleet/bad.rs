@@ -326,6 +326,24 @@ fn what_a_cluster_comes_to_has_an_end() {
         let says = "comes to more than 500000 values; make smaller lists";
         assert!(told.contains(says), "{big}: {told}");
     }
+    // Nor is a value given again and again without one, nor what stands in the template.
+    let each = |part: &str| {
+        format!(
+            "[{{forEach: {{values: 'range(20000)'}}, object: {{apiVersion: v1, kind: X, metadata: {{name: 'x{{{{ key }}}}'}}, data: {part}}}}}]"
+        )
+    };
+    let list = format!("[{}]", ["0"; 1000].join(", "));
+    let plain = format!("{{big: {list}}}");
+    let computed = "{big: {$template: \"{{ [0] * 1000 }}\"}}";
+    for (values, part) in [
+        (plain.as_str(), "'{{ big }}'"),
+        (computed, "'{{ big }}'"),
+        ("{}", list.as_str()),
+    ] {
+        let told = problems(&one(values, &each(part)));
+        let says = "comes to more than 500000 values; make smaller lists";
+        assert!(told.contains(says), "{part}: {told}");
+    }
 }
 
 #[test]

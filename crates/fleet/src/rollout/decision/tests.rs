@@ -1192,6 +1192,12 @@ fn nothing_begins_while_something_is_not_known_and_the_reason_is_told() {
             "a1 is about to read it",
         ),
         (
+            "another Rollout that cannot be read",
+            json!({}),
+            with(|known| known.unreadable = Some(("other".to_owned(), "a field".to_owned()))),
+            "Rollout other cannot be read, so nobody knows what it has under way: a field",
+        ),
+        (
             "paused",
             json!({"control": {"state": "Paused"}}),
             edited(),
