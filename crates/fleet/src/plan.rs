@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use api::inventory::{
-    ClusterTemplate, Customer, Environment, FleetCluster, FleetRevision, Hierarchy, InfraProvider,
-    LEVEL_LABEL, Site,
+    ClusterTemplate, Customer, Environment, FLEET_CLUSTER_ANNOTATION, FLEET_LABEL, FleetCluster,
+    Hierarchy, InfraProvider, LEVEL_LABEL, Site,
 };
 use inventory::{
     Fleet, Object, Problems,
@@ -21,7 +21,7 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{machines, names, pending};
+use crate::{machines, pending};
 
 pub mod back;
 
@@ -73,7 +73,7 @@ pub async fn plan(client: &Client, namespace: &str, edits: Vec<Value>) -> Result
         objects.insert(identity, value);
     }
     let fleet = Fleet::read(objects.into_values(), namespace).map_err(Error::Inventory)?;
-    let records = records(client, namespace).await?;
+    let applied = applied(client, namespace).await?;
     let mut edits = Vec::new();
     let rendered = fleet.render_all(|rendered| {
         let cluster = rendered.resolved.cluster.clone();
@@ -81,21 +81,24 @@ pub async fn plan(client: &Client, namespace: &str, edits: Vec<Value>) -> Result
             return;
         }
         let after = rendered.objects();
-        let record = records.get(&cluster.name);
-        // Of most nothing changes, and what they are is not kept.
-        let is_same =
-            matches!(record, Some(Some(before)) if diff::between(before, &after).is_empty());
-        if !is_same {
+        // Of most nothing changes, and what they are is neither read nor kept.
+        if applied.get(&cluster.name) != Some(&inventory::revision(&after)) {
             edits.push((cluster, after));
         }
     });
     rendered.map_err(Error::Inventory)?;
     let mut changed = Vec::new();
     for (cluster, after) in edits {
-        let (change, before) = match records.get(&cluster.name) {
+        let (change, before) = match applied.get(&cluster.name) {
             None => (Change::Added, Vec::new()),
-            Some(Some(before)) => (Change::Changed, before.clone()),
-            Some(None) => (Change::Changed, there(client, namespace, &after).await?),
+            Some(revision) => {
+                let of = (namespace, cluster.name.as_str());
+                let before = match back::record(client, of, revision).await? {
+                    Some(before) => before,
+                    None => there(client, &cluster, &after).await?,
+                };
+                (Change::Changed, before)
+            }
         };
         changed.push(Edit {
             cluster,
@@ -176,33 +179,23 @@ pub async fn objects_of(client: &Client, namespace: &str) -> Result<Vec<Value>, 
     Ok(all)
 }
 
-/// What each cluster was made from, if it is there: of one that was handed over, or whose record is lost, nobody has kept it.
-async fn records(
-    client: &Client,
-    namespace: &str,
-) -> Result<BTreeMap<String, Option<Vec<Value>>>, Error> {
-    let failed = |what: &'static str| move |error| Error::Api(what.to_owned(), error);
+/// The revision that each cluster was made from. Of one that was handed over, or whose record is lost, nobody has kept what that is.
+async fn applied(client: &Client, namespace: &str) -> Result<BTreeMap<String, String>, Error> {
     let clusters = Api::<FleetCluster>::namespaced(client.clone(), namespace);
     let clusters = clusters.list(&ListParams::default()).await;
-    let clusters = clusters.map_err(failed("list the FleetClusters"))?;
-    let records = Api::<FleetRevision>::namespaced(client.clone(), namespace);
-    let mut known = BTreeMap::new();
-    for cluster in clusters {
+    let clusters =
+        clusters.map_err(|error| Error::Api("list the FleetClusters".to_owned(), error))?;
+    let applied = clusters.into_iter().filter_map(|cluster| {
         let name = cluster.name_any();
-        let Some(applied) = cluster.status.and_then(|status| status.applied) else {
-            continue;
-        };
-        let record = records.get_opt(&names::record(&name, &applied)).await;
-        let record = record.map_err(failed("read a FleetRevision"))?;
-        let objects = record.map(|record| record.spec.objects);
-        let objects = objects.map(|objects| objects.into_iter().map(Value::Object).collect());
-        known.insert(name, objects);
-    }
-    Ok(known)
+        Some((name, cluster.status?.applied?))
+    });
+    Ok(applied.collect())
 }
 
-/// What there is of a cluster, as far as its rendering speaks of it.
-async fn there(client: &Client, namespace: &str, wanted: &[Value]) -> Result<Vec<Value>, Error> {
+/// What there is of a cluster, as far as its rendering speaks of it. What others own is nobody's to be told.
+async fn there(client: &Client, cluster: &Object, wanted: &[Value]) -> Result<Vec<Value>, Error> {
+    let namespace = &cluster.namespace;
+    let own = format!("{namespace}/{}", cluster.name);
     let mut found = Vec::new();
     let mut resources = BTreeMap::new();
     for wanted in wanted {
@@ -231,7 +224,11 @@ async fn there(client: &Client, namespace: &str, wanted: &[Value]) -> Result<Vec
         };
         let live = api.get_opt(&object.name).await;
         let live = live.map_err(|error| Error::Api(format!("read {object}"), error))?;
-        if let Some(live) = live {
+        let is_own = |live: &DynamicObject| {
+            live.annotations().get(FLEET_CLUSTER_ANNOTATION) == Some(&own)
+                || object.kind == "Namespace" && live.labels().get(FLEET_LABEL) == Some(namespace)
+        };
+        if let Some(live) = live.filter(is_own) {
             let live = serde_json::to_value(live).map_err(Error::Object)?;
             found.push(pending::restricted(&live, wanted));
         }

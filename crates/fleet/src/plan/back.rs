@@ -180,7 +180,7 @@ async fn edits(
 }
 
 /// The objects of a revision of a cluster, which has a namespace and a name, if it is there and what its name says.
-async fn record(
+pub(super) async fn record(
     client: &Client,
     (namespace, cluster): (&str, &str),
     revision: &str,

@@ -156,7 +156,21 @@ pub fn advance(
     let next = verdict.next.iter().filter_map(|name| seen.get(name));
     let of_next = next.filter_map(|own| grant::left_alone_for(own, policy, now));
     verdict.wake = of_members.chain(of_next.filter(|left| *left > 0)).min();
+    if verdict.next.is_empty() && !verdict.is_over() {
+        verdict.next = of_next_wave(run);
+    }
     verdict
+}
+
+/// Who is next when the wave that is under way is through.
+fn of_next_wave(run: &RolloutRun) -> Vec<String> {
+    let pending = |wave: &String| {
+        named(run, |member| {
+            member.wave == *wave && member.phase == MemberPhase::Pending
+        })
+    };
+    let mut waves = run.waves.iter().map(pending);
+    waves.find(|wave| !wave.is_empty()).unwrap_or_default()
 }
 
 /// Where all canaries are gone before any cluster was begun, nothing was tried: the next one goes first in their place.
