@@ -7,7 +7,8 @@ use std::{
 };
 
 use api::inventory::{
-    ClusterTemplate, Customer, Environment, FleetCluster, Hierarchy, InfraProvider, Site,
+    ClusterTemplate, Customer, Environment, FleetCluster, FleetClusterSpec, Hierarchy,
+    InfraProvider, Site,
 };
 use controller::{Manager, stream::in_namespace, watch::Kind};
 use futures::FutureExt;
@@ -35,6 +36,7 @@ pub struct Inventories {
 /// The inventory of a namespace at a moment.
 pub struct Inventory {
     versions: Vec<String>,
+    specs: Specs,
     read: Result<Fleet, Problems>,
     namespace: String,
     rendered: Mutex<BTreeMap<String, Arc<OnceLock<Arc<Outcome>>>>>,
@@ -44,6 +46,9 @@ pub struct Inventory {
     /// What clusters inherit from, if it can be kept.
     sources: Option<Sources>,
 }
+
+/// The clusters, by version: what was not edited is the same in the next inventory, and so is not compared.
+type Specs = HashMap<String, Arc<FleetClusterSpec>>;
 
 /// What clusters inherit from: all objects of an inventory but the clusters.
 #[derive(Clone, Debug, Default)]
@@ -98,11 +103,11 @@ impl Inventories {
         objects.add(&self.infra_providers, namespace)?;
         objects.add(&self.templates, namespace)?;
         objects.add(&self.config_maps, namespace)?;
-        let mut clusters = Objects::default();
-        clusters.add(&self.clusters, namespace)?;
+        self.clusters.wait_until_ready().now_or_never()?.ok()?;
+        let clusters = in_namespace(&self.clusters, namespace);
         let mut versions = objects.versions;
-        versions.extend(clusters.versions);
-        versions.extend(changed(&self.clusters, namespace));
+        versions.extend(clusters.iter().map(|cluster| version(cluster)));
+        versions.extend(changed(&clusters));
         versions.sort();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(inventory) = known.get(namespace)
@@ -112,9 +117,24 @@ impl Inventories {
         }
         let shared: Vec<_> = objects.values.into_iter().map(|value| value()).collect();
         let sources = Sources::of(&shared).kept();
-        let clusters = clusters.values.into_iter().map(|value| value());
-        let read = Fleet::read(shared.into_iter().chain(clusters), namespace);
-        let memo = known.get(namespace).map(|before| Arc::clone(&before.memo));
+        let before = known.get(namespace);
+        let mut specs = Specs::new();
+        // What is wrong with the others is told as of all objects.
+        let unreadable = clusters.iter().filter(|cluster| cluster.0.is_err());
+        let unreadable: Vec<_> = unreadable.map(|cluster| value(cluster)).collect();
+        let mut read = Fleet::read(shared.into_iter().chain(unreadable), namespace);
+        if let Ok(fleet) = &mut read {
+            for cluster in &clusters {
+                let Ok(readable) = &cluster.0 else { continue };
+                let version = version(cluster);
+                let spec = before.and_then(|before| before.specs.get(&version));
+                let spec = spec.map_or_else(|| Arc::new(readable.spec.clone()), Arc::clone);
+                let named = object(namespace, &readable.name_any());
+                fleet.add_cluster(&named, Arc::clone(&spec), told_of(readable).collect());
+                specs.insert(version, spec);
+            }
+        }
+        let memo = before.map(|before| Arc::clone(&before.memo));
         let memo = memo.unwrap_or_default();
         if let Ok(fleet) = &read {
             let mut memo = memo.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,6 +145,7 @@ impl Inventories {
             read,
             memo,
             versions,
+            specs,
             namespace: namespace.to_owned(),
             rendered: Mutex::default(),
             since: Instant::now(),
@@ -210,13 +231,18 @@ impl Inventory {
     }
 
     fn cluster(&self, name: &str) -> Object {
-        Object {
-            kind: "FleetCluster".into(),
-            namespace: self.namespace.clone(),
-            name: name.into(),
-        }
+        object(&self.namespace, name)
     }
 }
+
+fn object(namespace: &str, name: &str) -> Object {
+    Object {
+        kind: "FleetCluster".into(),
+        namespace: namespace.into(),
+        name: name.into(),
+    }
+}
+
 impl Sources {
     fn of(objects: &[Value]) -> Self {
         let mut objects: Vec<_> = objects.iter().map(plain).collect();
@@ -284,7 +310,6 @@ impl Objects {
         store.wait_until_ready().now_or_never()?.ok()?;
         for object in in_namespace(store, namespace) {
             let meta = kube::Resource::meta(&*object);
-            // A ConfigMap has no generation.
             let version = match meta.generation {
                 Some(generation) => generation.to_string(),
                 None => meta.resource_version.clone().unwrap_or_default(),
@@ -297,21 +322,33 @@ impl Objects {
     }
 }
 
+/// Which content of an object it is.
+fn version<K: Kind>(object: &DeserializeGuard<K>) -> String {
+    let meta = kube::Resource::meta(object);
+    // A ConfigMap has no generation.
+    let version = match meta.generation {
+        Some(generation) => generation.to_string(),
+        None => meta.resource_version.clone().unwrap_or_default(),
+    };
+    format!("{} {version}", meta.uid.as_deref().unwrap_or_default())
+}
+
 /// What the status of each cluster says of secrets that have changed, which is no change of its generation.
-fn changed(clusters: &Store<DeserializeGuard<FleetCluster>>, namespace: &str) -> Vec<String> {
-    let clusters = in_namespace(clusters, namespace);
+fn changed(clusters: &[Arc<DeserializeGuard<FleetCluster>>]) -> Vec<String> {
     let clusters = clusters
         .iter()
         .filter_map(|cluster| cluster.0.as_ref().ok());
     let secrets = clusters.flat_map(|cluster| {
-        let secrets = cluster.status.iter().flat_map(|status| &status.secrets);
-        secrets.filter_map(|secret| {
-            let uid = cluster.uid().unwrap_or_default();
-            let told = secret.told.as_ref()?;
-            Some(format!("{uid} {} {told}", secret.name))
-        })
+        let uid = cluster.uid().unwrap_or_default();
+        told_of(cluster).map(move |(name, told)| format!("{uid} {name} {told}"))
     });
     secrets.collect()
+}
+
+/// The secrets that have changed by what a cluster's status says, and what templates tell of each.
+fn told_of(cluster: &FleetCluster) -> impl Iterator<Item = (String, String)> {
+    let secrets = cluster.status.iter().flat_map(|status| &status.secrets);
+    secrets.filter_map(|secret| Some((secret.name.clone(), secret.told.clone()?)))
 }
 
 /// An object as it would stand in a file. One that cannot be read is handed on as far as it can: reading it says what is wrong.
@@ -381,6 +418,7 @@ mod tests {
     fn inventory(shared: Vec<Value>) -> Inventory {
         Inventory {
             versions: Vec::new(),
+            specs: Specs::new(),
             sources: Sources::of(&shared).kept(),
             read: Fleet::read(shared, "fleet"),
             memo: Arc::default(),

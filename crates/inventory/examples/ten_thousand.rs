@@ -8,9 +8,10 @@
     reason = "a measurement that cannot go on has failed"
 )]
 
-use std::{path::Path, time::Instant};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Instant};
 
-use inventory::{Fleet, Memo};
+use api::inventory::FleetClusterSpec;
+use inventory::{Fleet, Memo, Object};
 use serde_json::{Value, json};
 
 fn main() {
@@ -48,25 +49,47 @@ fn main() {
     );
     println!("memory        {}", memory());
     // A second inventory, which would count as memory of the first.
-    one_site(&fleet, clusters);
+    drop(fleet);
+    one_site(clusters);
 }
 
-/// An edit of a site, in an inventory all clusters of which are remembered.
-fn one_site(fleet: &Fleet, clusters: usize) {
+/// An edit of a site, as the operator sees it: all clusters are remembered, and those that were not edited are at hand.
+fn one_site(clusters: usize) {
+    let (own, mut shared): (Vec<_>, Vec<_>) = objects(clusters)
+        .into_iter()
+        .partition(|object| object["kind"] == "FleetCluster");
+    let own: Vec<_> = own
+        .into_iter()
+        .map(|mut object| {
+            let cluster = Object {
+                kind: "FleetCluster".into(),
+                namespace: "default".into(),
+                name: object["metadata"]["name"].as_str().unwrap().into(),
+            };
+            let spec: FleetClusterSpec = serde_json::from_value(object["spec"].take()).unwrap();
+            (cluster, Arc::new(spec))
+        })
+        .collect();
+    let read = |shared: &[Value]| {
+        let mut fleet = Fleet::read(shared.iter().cloned(), "default").unwrap();
+        for (cluster, spec) in &own {
+            fleet.add_cluster(cluster, Arc::clone(spec), BTreeMap::new());
+        }
+        fleet
+    };
     let mut memo = Memo::default();
-    let names: Vec<_> = fleet.clusters().collect();
-    for cluster in &names {
+    let fleet = read(&shared);
+    for (cluster, _) in &own {
         // What is remembered of each does not count, but that it is.
-        memo.render(fleet, cluster, || ());
+        memo.render(&fleet, cluster, || ());
     }
-    let mut objects = objects(clusters);
-    let mut sites = objects.iter_mut().filter(|object| object["kind"] == "Site");
+    let mut sites = shared.iter_mut().filter(|object| object["kind"] == "Site");
     let site = sites.next().unwrap();
     site["spec"]["values"]["edited"] = json!(true);
-    let edited = Fleet::read(objects, "default").unwrap();
     let begin = Instant::now();
+    let edited = read(&shared);
     let mut rendered = 0;
-    for cluster in &names {
+    for (cluster, _) in &own {
         memo.render(&edited, cluster, || {
             edited.render(cluster).unwrap();
             rendered += 1;
@@ -75,7 +98,7 @@ fn one_site(fleet: &Fleet, clusters: usize) {
     println!(
         "one site      {:.1?}: {rendered} of {} clusters rendered again",
         begin.elapsed(),
-        names.len()
+        own.len()
     );
 }
 

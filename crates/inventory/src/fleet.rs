@@ -87,6 +87,20 @@ impl Fleet {
         }
     }
 
+    /// Adds a cluster that was read before: from one inventory to the next most are the same, and are told by that.
+    pub fn add_cluster(
+        &mut self,
+        cluster: &Object,
+        spec: Arc<FleetClusterSpec>,
+        changed: BTreeMap<String, String>,
+    ) {
+        let name = (cluster.namespace.clone(), cluster.name.clone());
+        if !changed.is_empty() {
+            self.changed.insert(name.clone(), Arc::new(changed));
+        }
+        self.clusters.insert(name, spec);
+    }
+
     /// The clusters, by namespace and name.
     pub fn clusters(&self) -> impl Iterator<Item = Object> {
         self.clusters.keys().map(|(namespace, name)| Object {
