@@ -14,7 +14,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{fleet::identity, problem::Object};
+use crate::{
+    contract::{self, CONTROL_PLANE, CORE},
+    fleet::identity,
+    problem::Object,
+};
 
 pub mod autoscaler;
 mod control_plane;
@@ -27,7 +31,6 @@ mod summary;
 mod topology;
 mod workers;
 
-pub(crate) use fields::group;
 pub use live::Live;
 pub use summary::Summary;
 
@@ -135,10 +138,7 @@ struct Edits<'a>(BTreeMap<(&'a str, Object), Edit<'a>>);
 
 impl<'a> Edits<'a> {
     fn new(namespace: &str, before: &'a [Value], after: &'a [Value]) -> Self {
-        let key = |value: &'a Value| {
-            let version = value["apiVersion"].as_str().unwrap_or_default();
-            (fields::group(version), identity(value, namespace))
-        };
+        let key = |value: &'a Value| (contract::group_of(value), identity(value, namespace));
         let mut all = BTreeMap::<_, Edit<'_>>::new();
         for value in before {
             all.entry(key(value)).or_default().before = Some(value);
@@ -164,7 +164,9 @@ impl<'a> Edits<'a> {
                 name: text("name").to_owned(),
             };
             let said = format!("{}/{}", object.kind, object.name);
-            let edit = self.0.get(&(fields::group_of_reference(reference), object));
+            let edit = self
+                .0
+                .get(&(contract::group_of_reference(reference), object));
             edit.filter(|edit| edit.is_change()).map(|_| said)
         });
         changed.collect()
@@ -178,6 +180,4 @@ impl Edit<'_> {
     }
 }
 
-const CORE: &str = "cluster.x-k8s.io";
-const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
 const KUBESPRAY: &str = "kubespray.k8s.io";

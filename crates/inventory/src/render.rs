@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::{
     chain::Resolved,
+    contract,
     fleet::Fleet,
     problem::{Object, Problem, Problems, Rule},
     promises,
@@ -377,7 +378,7 @@ impl Renderer<'_> {
         let mut seen = BTreeSet::new();
         let mut problems = Vec::new();
         for document in documents {
-            let group = document.api_version.split('/').next().unwrap_or_default();
+            let group = contract::group(&document.api_version);
             if !seen.insert((group, &document.object)) {
                 problems.push(self.problem(
                     &document.at,

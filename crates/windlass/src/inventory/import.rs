@@ -4,7 +4,10 @@ use std::{fs, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use api::{Cluster, ClusterNode};
-use inventory::import::{Kind, Level, cluster_api};
+use inventory::{
+    contract,
+    import::{Kind, Level, cluster_api},
+};
 use kube::{
     Api, Client, Resource,
     api::{DynamicObject, ListParams},
@@ -96,7 +99,7 @@ async fn all_of_cluster_api(client: &Client) -> anyhow::Result<Vec<Value>> {
     let discovery = answered(discovery, "ask the API what it serves")?;
     let groups = discovery.groups();
     let kinds = groups
-        .filter(|group| cluster_api::is_of_cluster_api(group.name()))
+        .filter(|group| contract::is_of_cluster_api(group.name()))
         .flat_map(ApiGroup::recommended_resources)
         .filter(|(_, can)| can.scope == Scope::Namespaced && can.supports_operation(verbs::LIST));
     let mut objects = Vec::new();
