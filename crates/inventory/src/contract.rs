@@ -19,6 +19,14 @@ pub fn group_of(object: &Value) -> &str {
     group(object["apiVersion"].as_str().unwrap_or_default())
 }
 
+/// The version of the API that an object is of, without the group.
+pub fn version_of(object: &Value) -> &str {
+    let version = object["apiVersion"].as_str().unwrap_or_default();
+    version
+        .split_once('/')
+        .map_or(version, |(_, version)| version)
+}
+
 /// The group of a reference: v1beta2 names it alone, v1beta1 with a version.
 pub fn group_of_reference(reference: &Value) -> &str {
     let alone = reference["apiGroup"].as_str();
@@ -52,8 +60,7 @@ pub fn class<'a>(cluster: &'a Value, namespace: &'a str) -> Option<Class<'a>> {
         (&reference["name"], &reference["namespace"], CLASS_REF),
         (&topology["class"], &topology["classNamespace"], CLASS),
     ];
-    let version = cluster["apiVersion"].as_str().unwrap_or_default();
-    if version.ends_with("/v1beta1") {
+    if version_of(cluster) == V1BETA1 {
         places.reverse();
     }
     places.into_iter().find_map(|(name, place, at)| {
@@ -128,6 +135,8 @@ fn collect<'a>(value: &'a Value, at: &mut ValuePath, found: &mut Vec<Reference<'
 pub const CORE: &str = "cluster.x-k8s.io";
 /// The group of control planes.
 pub const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
+/// The versions of the core and of control planes that are read here.
+pub const VERSIONS: [&str; 2] = [V1BETA1, "v1beta2"];
 /// The label by which objects name their Cluster.
 pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
 /// The label of what the topology of a Cluster gives.
@@ -141,6 +150,7 @@ pub const MAKERS: [(&str, &str); 4] = [
     (CONTROL_PLANE, "KubeadmControlPlane"),
 ];
 
+const V1BETA1: &str = "v1beta1";
 /// Where a Cluster says the name of its class from v1beta2 on.
 const CLASS_REF: &[&str] = &["spec", "topology", "classRef", "name"];
 /// Where it does so in v1beta1.

@@ -49,13 +49,16 @@ pub(super) fn differing(before: &Fields, after: &Fields) -> Vec<String> {
         .collect()
 }
 
-/// The keys of two maps whose values differ, each behind a path. What holds nothing is no difference.
+/// The keys of two maps whose values differ, each behind a path, if there is one. What holds nothing is no difference.
 pub(super) fn keys(path: &str, before: &Value, after: &Value) -> Vec<String> {
     let fields = |value: &Value| -> Fields {
         let map = value.as_object();
         let known = map.into_iter().flatten().map(|(key, value)| {
-            let value = filled(value);
-            (format!("{path}.{key}"), value)
+            let at = match path {
+                "" => key.clone(),
+                path => format!("{path}.{key}"),
+            };
+            (at, filled(value))
         });
         known.filter(|(_, value)| !value.is_null()).collect()
     };

@@ -143,6 +143,18 @@ fn class(cluster: &Value, namespace: &str) -> Fields {
 
 /// The class, and the templates that it names, that were changed under their names.
 fn under_its_name(object: &Object, cluster: &Value, all: &Edits<'_>) -> Vec<String> {
+    let changed = all.changed(&named(object, cluster, all)).into_iter();
+    changed
+        .map(|what| format!("{what} under its name"))
+        .collect()
+}
+
+/// The class of a Cluster, and the templates that it names.
+pub(super) fn named<'a>(
+    object: &Object,
+    cluster: &Value,
+    all: &Edits<'a>,
+) -> Vec<(&'a str, Object)> {
     let Some(class) = contract::class(cluster, &object.namespace) else {
         return Vec::new();
     };
@@ -151,18 +163,18 @@ fn under_its_name(object: &Object, cluster: &Value, all: &Edits<'_>) -> Vec<Stri
         namespace: class.namespace.to_owned(),
         name: class.name.to_owned(),
     };
-    let mut references = Vec::new();
-    let edit = all.0.get(&(CORE, class.clone()));
-    if let Some(after) = edit.and_then(|edit| edit.after) {
-        let named = contract::references(&after["spec"], &ValuePath::default());
-        references.extend(named.into_iter().map(|named| named.value));
+    let itself = (CORE, class);
+    let edit = all.0.get(&itself).copied().unwrap_or_default();
+    let mut named = Vec::new();
+    for value in [edit.before, edit.after].into_iter().flatten() {
+        let references = contract::references(&value["spec"], &ValuePath::default());
+        let references: Vec<_> = references.iter().map(|reference| reference.value).collect();
+        named.extend(Edits::named(&itself.1.namespace, &references));
     }
-    let itself = json!({"apiGroup": CORE, "kind": class.kind, "name": class.name});
-    references.push(&itself);
-    let changed = all.changed(&class.namespace, &references).into_iter();
-    changed
-        .map(|what| format!("{what} under its name"))
-        .collect()
+    named.push(itself);
+    named.sort();
+    named.dedup();
+    named
 }
 
 fn change<'a>(
