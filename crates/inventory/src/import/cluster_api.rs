@@ -8,7 +8,7 @@
 //! the inventory says it by a template: clusters that differ in names alone are one set of values. What only looks like the name, in
 //! other fields, stays as it is.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use api::inventory::ValuePath;
 use serde_json::{Map, Value, json};
@@ -35,6 +35,23 @@ pub fn import(objects: &[Value], levels: &[Level]) -> Result<Vec<Value>, Problem
     bare.retain(|object, _| members.contains_key(object));
     let clusters = clusters(&bare, &members, &levels).map_err(Problems)?;
     inventory(clusters, &levels, &bare, (TEMPLATE, template()))
+}
+
+/// The classes that Clusters among these objects name. They are of no one cluster, and no inventory has them.
+pub fn classes(objects: &[Value]) -> BTreeSet<Object> {
+    let clusters = objects.iter().filter(|value| {
+        contract::group_of(value) == contract::CORE && value["kind"] == CLUSTER && is_ours(value)
+    });
+    let classes = clusters.filter_map(|cluster| {
+        let namespace = cluster["metadata"]["namespace"].as_str();
+        let class = contract::class(cluster, namespace.unwrap_or_default())?;
+        Some(Object {
+            kind: "ClusterClass".into(),
+            namespace: class.namespace.to_owned(),
+            name: class.name.to_owned(),
+        })
+    });
+    classes.collect()
 }
 
 /// Whether an object is of Cluster API, and none that a controller made.
