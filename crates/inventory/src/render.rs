@@ -75,11 +75,6 @@ impl Rendered {
         let documents = self.documents.iter();
         documents.map(RenderedDocument::to_value).collect()
     }
-
-    /// What its ClusterTemplate says that they are.
-    pub fn back_end(&self) -> BackEnd {
-        self.resolved.template.back_end
-    }
 }
 
 impl Fleet {
