@@ -69,8 +69,6 @@ pub struct Revision {
     pub name: String,
     /// The objects, in the order of the template.
     pub objects: Vec<Value>,
-    /// What the template says that they are.
-    pub back_end: api::inventory::BackEnd,
     /// The objects that it inherits from: level, then name.
     pub levels: BTreeMap<String, String>,
 }
@@ -288,7 +286,6 @@ fn render(fleet: &Fleet, cluster: &Object) -> Outcome {
     let objects = rendered.objects();
     Ok(Revision {
         name: inventory::revision(&objects),
-        back_end: rendered.back_end(),
         levels: levels.collect(),
         objects,
     })

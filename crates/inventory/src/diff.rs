@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
+    contract,
     fleet::Fleet,
     impact::{self, Effect},
     problem::{Object, Problems},
@@ -129,7 +130,7 @@ fn read(values: &[Value]) -> Objects {
         let mut leaves = Leaves::new();
         collect(value, &ValuePath::default(), &mut leaves);
         let version = value["apiVersion"].as_str().unwrap_or_default();
-        ((impact::group(version).to_owned(), object), leaves)
+        ((contract::group(version).to_owned(), object), leaves)
     });
     values.collect()
 }
@@ -160,7 +161,7 @@ fn rendered(fleet: &Fleet) -> Result<BTreeMap<Object, Objects>, Problems> {
             let leaves = leaves.map(|(path, made)| (path.to_string(), made.to_value()));
             (
                 (
-                    impact::group(&document.api_version).to_owned(),
+                    contract::group(&document.api_version).to_owned(),
                     document.object.clone(),
                 ),
                 leaves.collect(),

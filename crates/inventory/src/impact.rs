@@ -2,7 +2,7 @@
 //!
 //! Who decides that is Cluster API, and the operator of kubespray's objects; their rules stand here once more, each in the file of what
 //! keeps machines. Where a rule depends on what is not rendered, as what a ClusterClass makes of a variable, the answer is a bound and
-//! says so. Nothing here follows a roll-out: it says where one ends, whatever way it takes.
+//! says so; where no rule reads an object, it says that too. Nothing here follows a roll-out: it says where one ends, whatever way it takes.
 //!
 //! # Source
 //! Cluster API 1.14.2: `core/reconcilers/machinedeployment/mdutil/util.go` (`MachineTemplateUpToDate`),
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{fleet::identity, problem::Object};
+use crate::{contract, fleet::identity, problem::Object};
 
 pub mod autoscaler;
 mod control_plane;
@@ -23,12 +23,13 @@ mod group;
 mod hosts;
 mod live;
 mod pool;
+mod rule;
 mod summary;
 mod topology;
 mod workers;
 
-pub(crate) use fields::group;
 pub use live::Live;
+use rule::Rule;
 pub use summary::Summary;
 
 /// What happens to some machines or hosts of one object.
@@ -52,7 +53,7 @@ pub struct Effect {
     /// Their names, as far as it is known which they are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
-    /// The fields whose change does that.
+    /// The fields whose change does that; of what is unknown, behind the API version.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub because: Vec<String>,
 }
@@ -64,6 +65,8 @@ pub enum What {
     Machine,
     /// A host of kubespray: it stays, whatever is done on it.
     Host,
+    /// Nobody knows: Machines, hosts, or none.
+    Unknown,
 }
 
 /// What happens.
@@ -79,6 +82,8 @@ pub enum Happens {
     Updated,
     /// They stay as they are, though what is declared is something else: it is of those that are made later.
     Outdated,
+    /// Nobody knows: no rule reads this version of the object, or its kind.
+    Unknown,
 }
 
 /// How sure a count is.
@@ -111,22 +116,23 @@ pub fn impact(
         if edit.before == edit.after && !all.has_changes() {
             continue;
         }
-        effects.extend(match (*group, object.kind.as_str()) {
-            (CORE, "MachineDeployment") => workers::deployment(object, *edit, &all, live),
-            (CORE, "MachineSet") => workers::set(object, *edit, &all, live),
-            (CORE, "Machine") => workers::machine(object, *edit),
-            (CORE, "MachinePool") => pool::pool(object, *edit, &all, live),
-            (CORE, "Cluster") => topology::topology(object, *edit, &all, live),
-            (CONTROL_PLANE, "KubeadmControlPlane") => {
-                control_plane::kubeadm(object, *edit, &all, live)
-            }
-            (CONTROL_PLANE, kind) if kind.ends_with("ControlPlane") => {
-                control_plane::other(object, *edit, live)
-            }
-            _ => Vec::new(),
+        let Some(rule) = Rule::reads(group, object, *edit) else {
+            continue;
+        };
+        effects.extend(match rule {
+            Rule::Deployment => workers::deployment(object, *edit, &all, live),
+            Rule::Set => workers::set(object, *edit, &all, live),
+            Rule::Machine => workers::machine(object, *edit),
+            Rule::Pool => pool::pool(object, *edit, &all, live),
+            Rule::Topology => topology::topology(object, *edit, &all, live),
+            Rule::Kubeadm => control_plane::kubeadm(object, *edit, &all, live),
+            Rule::OtherControlPlane => control_plane::other(object, *edit, live),
+            Rule::Host => hosts::node(object, *edit).into_iter().collect(),
+            Rule::Hosts => hosts::cluster(object, *edit, &all).into_iter().collect(),
+            Rule::Nothing => Vec::new(),
         });
     }
-    effects.extend(hosts::hosts(&all));
+    effects.extend(rule::unknown(&all));
     effects
 }
 
@@ -135,10 +141,7 @@ struct Edits<'a>(BTreeMap<(&'a str, Object), Edit<'a>>);
 
 impl<'a> Edits<'a> {
     fn new(namespace: &str, before: &'a [Value], after: &'a [Value]) -> Self {
-        let key = |value: &'a Value| {
-            let version = value["apiVersion"].as_str().unwrap_or_default();
-            (fields::group(version), identity(value, namespace))
-        };
+        let key = |value: &'a Value| (contract::group_of(value), identity(value, namespace));
         let mut all = BTreeMap::<_, Edit<'_>>::new();
         for value in before {
             all.entry(key(value)).or_default().before = Some(value);
@@ -154,20 +157,28 @@ impl<'a> Edits<'a> {
         self.0.values().any(Edit::is_change)
     }
 
-    /// Those of the references whose object was changed under its name, as kind and name.
-    fn changed(&self, namespace: &str, references: &[&Value]) -> Vec<String> {
-        let changed = references.iter().filter_map(|reference| {
-            let text = |key: &str| reference[key].as_str().unwrap_or_default();
+    /// What references name.
+    fn named<'r>(namespace: &str, references: &[&'r Value]) -> Vec<(&'r str, Object)> {
+        let named = references.iter().map(|reference| {
+            let text = |key: &str| reference[key].as_str().unwrap_or_default().to_owned();
             let object = Object {
-                kind: text("kind").to_owned(),
+                kind: text("kind"),
                 namespace: namespace.to_owned(),
-                name: text("name").to_owned(),
+                name: text("name"),
             };
-            let said = format!("{}/{}", object.kind, object.name);
-            let edit = self.0.get(&(fields::group_of_reference(reference), object));
-            edit.filter(|edit| edit.is_change()).map(|_| said)
+            (contract::group_of_reference(reference), object)
         });
-        changed.collect()
+        named.collect()
+    }
+
+    /// Those that were changed under their names, as kind and name.
+    fn changed(&self, named: &[(&str, Object)]) -> Vec<String> {
+        let changed = named.iter().filter(|named| {
+            let edit = self.0.get(*named);
+            edit.is_some_and(Edit::is_change)
+        });
+        let said = changed.map(|(_, object)| format!("{}/{}", object.kind, object.name));
+        said.collect()
     }
 }
 
@@ -178,6 +189,4 @@ impl Edit<'_> {
     }
 }
 
-const CORE: &str = "cluster.x-k8s.io";
-const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io";
 const KUBESPRAY: &str = "kubespray.k8s.io";

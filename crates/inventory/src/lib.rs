@@ -20,6 +20,7 @@
 )]
 
 mod chain;
+pub mod contract;
 pub mod diff;
 pub mod explain;
 mod fleet;

@@ -56,11 +56,12 @@ impl Mode<'_> {
         }
     }
 
-    const fn is_unique(&self) -> bool {
-        matches!(
-            (self.strategy, self.lists),
-            (Strategy::Unique, _) | (Strategy::Deep, Lists::Unique)
-        )
+    /// Whether Deep makes one list of two.
+    const fn joins_lists(&self) -> bool {
+        match self.lists {
+            Lists::Unique => true,
+            Lists::Replace => false,
+        }
     }
 
     /// The text behind the prefix that takes something out.
@@ -94,20 +95,23 @@ impl<'a> Merger<'a> {
         upper: &Arc<Tree>,
     ) -> Result<Arc<Tree>, Problem> {
         let mode = self.mode(path, above);
-        if mode.strategy == Strategy::Unique {
-            return Ok(unique(mode, &as_list(upper, mode)?, &as_list(lower, mode)?));
+        // Of Unique, what is no list is a list of one.
+        if mode.strategy != Strategy::Unique {
+            same_type(lower, upper)?;
         }
-        same_type(lower, upper)?;
-        match (&lower.shape, &upper.shape) {
-            (Shape::Map(_), Shape::Map(_)) if mode.strategy == Strategy::Deep => {
-                self.maps(path, mode, lower, upper)
+        match (mode.strategy, &lower.shape, &upper.shape) {
+            (Strategy::Unique, _, _) => {
+                Ok(unique(mode, &as_list(upper, mode)?, &as_list(lower, mode)?))
             }
-            (Shape::Map(_), Shape::Map(_)) if mode.strategy == Strategy::Hash => hash(lower, upper),
-            (Shape::List(_), Shape::List(_)) if mode.is_unique() => Ok(unique(mode, upper, lower)),
-            (Shape::List(_), Shape::List(_)) if mode.strategy == Strategy::ListByKey => {
+            (Strategy::Deep, Shape::Map(_), Shape::Map(_)) => self.maps(path, mode, lower, upper),
+            (Strategy::Deep, Shape::List(_), Shape::List(_)) if mode.joins_lists() => {
+                Ok(unique(mode, upper, lower))
+            }
+            (Strategy::Hash, Shape::Map(_), Shape::Map(_)) => hash(lower, upper),
+            (Strategy::ListByKey, Shape::List(_), Shape::List(_)) => {
                 self.by_key(path, mode, lower, upper)
             }
-            _ => {
+            (Strategy::First | Strategy::Hash | Strategy::Deep | Strategy::ListByKey, _, _) => {
                 let upper = self.settle_here(path, mode, upper)?;
                 Ok(replace(lower, &upper, mode.strategy))
             }
@@ -203,8 +207,8 @@ impl<'a> Merger<'a> {
         mode: Mode<'a>,
         tree: &Arc<Tree>,
     ) -> Result<Arc<Tree>, Problem> {
-        match &tree.shape {
-            _ if mode.strategy == Strategy::Unique => {
+        match (mode.strategy, &tree.shape) {
+            (Strategy::Unique, _) => {
                 let tree = as_list(tree, mode)?;
                 Ok(unique(
                     mode,
@@ -212,21 +216,23 @@ impl<'a> Merger<'a> {
                     &tree.with(Shape::List(Vec::new()), None),
                 ))
             }
-            Shape::Map(_) if mode.strategy == Strategy::Deep => {
+            (Strategy::Deep, Shape::Map(_)) => {
                 let nothing = tree.with(Shape::Map(std::collections::BTreeMap::new()), None);
                 let settled = self.maps(path, mode, &nothing, tree)?;
                 Ok(tree.with(settled.shape.clone(), None))
             }
-            Shape::List(_) if mode.is_unique() => Ok(unique(
+            (Strategy::Deep, Shape::List(_)) if mode.joins_lists() => Ok(unique(
                 mode,
                 tree,
                 &tree.with(Shape::List(Vec::new()), None),
             )),
-            Shape::List(_) if mode.strategy == Strategy::ListByKey => {
+            (Strategy::ListByKey, Shape::List(_)) => {
                 let nothing = tree.with(Shape::List(Vec::new()), None);
                 self.by_key(path, mode, &nothing, tree)
             }
-            _ => Ok(tree.clone()),
+            (Strategy::First | Strategy::Hash | Strategy::Deep | Strategy::ListByKey, _) => {
+                Ok(tree.clone())
+            }
         }
     }
 }
@@ -279,7 +285,9 @@ fn unique(mode: Mode<'_>, upper: &Arc<Tree>, lower: &Arc<Tree>) -> Arc<Tree> {
     let others = below.iter().filter(|entry| !is_gone(entry));
     let entries: Vec<_> = match mode.strategy {
         Strategy::Deep => others.chain(own).collect(),
-        _ => own.chain(others).collect(),
+        Strategy::First | Strategy::Unique | Strategy::Hash | Strategy::ListByKey => {
+            own.chain(others).collect()
+        }
     };
     let mut merged: Vec<Arc<Tree>> = Vec::new();
     for entry in entries {

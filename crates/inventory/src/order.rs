@@ -172,15 +172,38 @@ pub(crate) fn schema(
         })
 }
 
+/// What may stand beside a strategy.
+struct Takes {
+    key: bool,
+    lists: bool,
+    knockout: bool,
+}
+
+impl Takes {
+    const fn of(strategy: Strategy) -> Self {
+        let (key, lists, knockout) = match strategy {
+            Strategy::First | Strategy::Hash => (false, false, false),
+            Strategy::Unique => (false, false, true),
+            Strategy::Deep => (false, true, true),
+            Strategy::ListByKey => (true, false, true),
+        };
+        Self {
+            key,
+            lists,
+            knockout,
+        }
+    }
+}
+
 fn contradiction(rule: &MergeRule) -> Option<&'static str> {
-    let strategy = rule.strategy;
-    if (strategy == Strategy::ListByKey) != rule.key.is_some() {
+    let takes = Takes::of(rule.strategy);
+    if takes.key != rule.key.is_some() {
         return Some("key stands with the strategy ListByKey, and with no other");
     }
-    if strategy != Strategy::Deep && rule.lists.is_some() {
+    if !takes.lists && rule.lists.is_some() {
         return Some("lists stands with the strategy Deep only");
     }
-    if matches!(strategy, Strategy::First | Strategy::Hash) && rule.knockout_prefix.is_some() {
+    if !takes.knockout && rule.knockout_prefix.is_some() {
         return Some("First and Hash have no knockoutPrefix");
     }
     if rule.knockout_prefix.as_deref() == Some("") {

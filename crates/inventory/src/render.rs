@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::{
     chain::Resolved,
+    contract,
     fleet::Fleet,
     problem::{Object, Problem, Problems, Rule},
     promises,
@@ -73,11 +74,6 @@ impl Rendered {
     pub fn objects(&self) -> Vec<Value> {
         let documents = self.documents.iter();
         documents.map(RenderedDocument::to_value).collect()
-    }
-
-    /// What its ClusterTemplate says that they are.
-    pub fn back_end(&self) -> BackEnd {
-        self.resolved.template.back_end
     }
 }
 
@@ -383,7 +379,7 @@ impl Renderer<'_> {
         let mut seen = BTreeSet::new();
         let mut problems = Vec::new();
         for document in documents {
-            let group = document.api_version.split('/').next().unwrap_or_default();
+            let group = contract::group(&document.api_version);
             if !seen.insert((group, &document.object)) {
                 problems.push(self.problem(
                     &document.at,

@@ -1105,7 +1105,8 @@ pub(crate) enum Inventory {
     Approve(OfRollout),
     /// Leave a cluster out of the run of a roll-out, or count its failure no longer
     Skip(SkipCluster),
-    /// Write an inventory of existing clusters of kubespray or Cluster API, which renders to exactly what they are and says once what they share
+    /// Write an inventory of existing clusters of kubespray or Cluster API, which renders to exactly what they are (the classes of
+    /// topologies are left out, and named) and says once what they share
     Import(ImportClusters),
 }
 

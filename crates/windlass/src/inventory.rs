@@ -204,11 +204,7 @@ fn is_of(value: &Value, kind: &str) -> bool {
 /// The roll-outs, where they can run: not what the API would refuse of them, nor what the operator would say in their status.
 fn rollouts(values: &[Value], levels: &BTreeSet<String>) -> anyhow::Result<Vec<Rollout>> {
     let rollouts = values.iter().filter(|value| is_of(value, "Rollout"));
-    let objects = rollouts.clone().cloned().map(serde_json::from_value);
-    let objects: Vec<_> = objects
-        .collect::<Result<_, _>>()
-        .context("failed to read a Rollout")?;
-    manifest::valid::check(&objects)?;
+    manifest::valid::check_values(rollouts.clone())?;
     let rollouts = rollouts.cloned().map(serde_json::from_value);
     let rollouts: Vec<Rollout> = rollouts
         .collect::<Result<_, _>>()

@@ -356,3 +356,21 @@ fn existing_clusters_become_an_inventory_that_renders_to_them() {
     }
     assert!(!Path::new("never").exists());
 }
+
+#[test]
+fn an_import_of_a_topology_names_the_class_that_it_leaves_out() {
+    let place = tempfile::tempdir().unwrap();
+    let made = place.path().join("fleet");
+    let there = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let there = there.join("../inventory/tests/fleet/cluster_api/others.yaml");
+    let (made, there) = (made.to_str().unwrap(), there.to_str().unwrap());
+    let imported = windlass(&["import", made, "--of", "cluster-api", "-f", there]);
+    assert_eq!((imported.code, imported.err.as_str()), (0, ""));
+    assert!(
+        imported.out.ends_with(
+            "\nleft out, and needed beside it: ClusterClass/labs/usual, with the templates that a class names\n"
+        ),
+        "{}",
+        imported.out
+    );
+}

@@ -23,7 +23,7 @@ pub(super) fn awaited<'a>(parts: &'a Parts, there: &'a [Option<Value>]) -> Optio
     let live = there.last()?.as_ref()?;
     let wanted = named(&main.value, main);
     let is_wanted = |part: &Part| {
-        part.is_class() && wanted == (Some(part.name.as_str()), part.namespace.as_str())
+        part.is_class() && wanted == Some((part.name.as_str(), part.namespace.as_str()))
     };
     let place = parts.objects.iter().position(is_wanted)?;
     let is_rebased = named(live, main) != wanted;
@@ -73,15 +73,10 @@ fn why(class: &Value) -> Option<String> {
     Some(api::text::plain(&told, 500))
 }
 
-/// Which class the topology of a Cluster names, and where that is: v1beta1 has both beside each other.
-fn named<'a>(cluster: &'a Value, main: &'a Part) -> (Option<&'a str>, &'a str) {
-    let topology = &cluster["spec"]["topology"];
-    let reference = &topology["classRef"];
-    let [name, namespace] = match &topology["class"] {
-        Value::String(_) => [&topology["class"], &topology["classNamespace"]],
-        _ => [&reference["name"], &reference["namespace"]],
-    };
-    (name.as_str(), namespace.as_str().unwrap_or(&main.namespace))
+/// Which class the topology of a Cluster names, and where that is.
+fn named<'a>(cluster: &'a Value, main: &'a Part) -> Option<(&'a str, &'a str)> {
+    let class = inventory::contract::class(cluster, &main.namespace);
+    class.map(|class| (class.name, class.namespace))
 }
 
 #[cfg(test)]

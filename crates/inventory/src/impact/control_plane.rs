@@ -13,7 +13,7 @@ use super::{
     group::{Change, Group, Outdated},
     workers,
 };
-use crate::problem::Object;
+use crate::{contract, problem::Object};
 
 pub(super) fn kubeadm(
     object: &Object,
@@ -38,7 +38,13 @@ pub(super) fn kubeadm(
                     ..Outdated::all(Happens::Replaced, vec![restart])
                 })
             })
-            .or_else(|| workers::under_its_name(all, object, &[infrastructure(after)]))
+            .or_else(|| {
+                workers::under_its_name(
+                    all,
+                    object,
+                    &[contract::infrastructure_of_control_plane(after)],
+                )
+            })
             .unwrap_or_else(|| Outdated::all(Happens::Replaced, Vec::new()))
     } else {
         Outdated::all(Happens::Replaced, because)
@@ -84,7 +90,7 @@ fn rolled(object: &Value) -> Fields {
         ("spec.version".to_owned(), fields::version(&spec["version"])),
         (
             "spec.machineTemplate.spec.infrastructureRef".to_owned(),
-            fields::reference(infrastructure(object)),
+            fields::reference(contract::infrastructure_of_control_plane(object)),
         ),
     ]);
     let mut config = fields::without(&spec["kubeadmConfigSpec"], &OF_ONE);
@@ -102,15 +108,6 @@ fn rolled(object: &Value) -> Fields {
     }
     known.retain(|_, value| !value.is_null());
     known
-}
-
-/// The template of its Machines' infrastructure: in v1beta1 it stood one level higher.
-fn infrastructure(object: &Value) -> &Value {
-    let template = &object["spec"]["machineTemplate"];
-    match &template["spec"]["infrastructureRef"] {
-        Value::Null => &template["infrastructureRef"],
-        reference => reference,
-    }
 }
 
 /// How Machines come into the cluster, before and after: the first one, and the others.

@@ -1,27 +1,22 @@
-//! Fields of Cluster API's objects, read alike in v1beta1 and v1beta2.
+//! Fields of Cluster API's objects, as they are compared.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::contract;
+
 /// What decides whether machines are replaced, by its path.
 pub(super) type Fields = BTreeMap<String, Value>;
-
-/// The group of an API version.
-pub(crate) fn group(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
-}
-
-/// The group of a reference: v1beta2 names it alone, v1beta1 with a version.
-pub(super) fn group_of_reference(reference: &Value) -> &str {
-    let group_alone = reference["apiGroup"].as_str();
-    group_alone.unwrap_or_else(|| group(reference["apiVersion"].as_str().unwrap_or_default()))
-}
 
 /// A reference by what it names; nothing where there is none. Another version of the same template is the same one.
 pub(super) fn reference(reference: &Value) -> Value {
     match reference["name"].as_str() {
-        Some(name) => json!([group_of_reference(reference), reference["kind"], name]),
+        Some(name) => json!([
+            contract::group_of_reference(reference),
+            reference["kind"],
+            name
+        ]),
         None => Value::Null,
     }
 }
@@ -54,13 +49,16 @@ pub(super) fn differing(before: &Fields, after: &Fields) -> Vec<String> {
         .collect()
 }
 
-/// The keys of two maps whose values differ, each behind a path. What holds nothing is no difference.
+/// The keys of two maps whose values differ, each behind a path, if there is one. What holds nothing is no difference.
 pub(super) fn keys(path: &str, before: &Value, after: &Value) -> Vec<String> {
     let fields = |value: &Value| -> Fields {
         let map = value.as_object();
         let known = map.into_iter().flatten().map(|(key, value)| {
-            let value = filled(value);
-            (format!("{path}.{key}"), value)
+            let at = match path {
+                "" => key.clone(),
+                path => format!("{path}.{key}"),
+            };
+            (at, filled(value))
         });
         known.filter(|(_, value)| !value.is_null()).collect()
     };

@@ -6,19 +6,7 @@ use serde_json::Value;
 use super::{Bound, Edit, Edits, Effect, Happens, KUBESPRAY, What, fields, group};
 use crate::problem::Object;
 
-pub(super) fn hosts(all: &Edits<'_>) -> Vec<Effect> {
-    let mut effects = Vec::new();
-    for ((group, object), edit) in &all.0 {
-        match (*group, object.kind.as_str()) {
-            (KUBESPRAY, "ClusterNode") => effects.extend(node(object, *edit)),
-            (KUBESPRAY, "Cluster") => effects.extend(cluster(object, *edit, all)),
-            _ => {}
-        }
-    }
-    effects
-}
-
-fn node(object: &Object, edit: Edit<'_>) -> Option<Effect> {
+pub(super) fn node(object: &Object, edit: Edit<'_>) -> Option<Effect> {
     let (happens, because) = match (edit.before, edit.after) {
         (None, _) => (Happens::Added, Vec::new()),
         (_, None) => (Happens::Removed, Vec::new()),
@@ -43,7 +31,7 @@ fn node(object: &Object, edit: Edit<'_>) -> Option<Effect> {
 }
 
 /// The hosts that stay, where something changes that is brought to them; those that were named already are not named again.
-fn cluster(object: &Object, edit: Edit<'_>, all: &Edits<'_>) -> Option<Effect> {
+pub(super) fn cluster(object: &Object, edit: Edit<'_>, all: &Edits<'_>) -> Option<Effect> {
     let of = |value: &Value| fields::without(&value["spec"], &HOW);
     let because = fields::keys("spec", &of(edit.before?), &of(edit.after?));
     if because.is_empty() {

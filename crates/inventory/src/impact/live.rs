@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::problem::Object;
+use crate::{contract::CLUSTER_NAME, problem::Object};
 
 /// Objects of an API that say which machines there are. Those that are being deleted go in any case, and are not of it.
 #[derive(Clone, Debug, Default)]
@@ -91,5 +91,3 @@ fn controller<'a>(machine: &'a Value, kind: &str) -> Option<&'a str> {
         .find(|owner| owner["controller"] == true && owner["kind"] == kind)?;
     owner["name"].as_str()
 }
-
-const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";

@@ -36,9 +36,8 @@ pub(super) fn pool(
     };
     let (old, new) = (&before["spec"]["template"], &after["spec"]["template"]);
     let mut because = fields::differing(&workers::rolled(old), &workers::rolled(new));
-    let spec = &new["spec"];
-    let named = [&spec["bootstrap"]["configRef"], &spec["infrastructureRef"]];
-    because.extend(all.changed(&object.namespace, &named));
+    let named = Edits::named(&object.namespace, &workers::named(after));
+    because.extend(all.changed(&named));
     group.changed(Change {
         size: workers::size(before, after, group.there()),
         outdated: Outdated {

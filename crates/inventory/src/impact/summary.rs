@@ -45,12 +45,21 @@ impl fmt::Display for Summary {
         }
         for (number, ((what, happens), sum)) in self.0.iter().enumerate() {
             let comma = if number == 0 { "" } else { ", " };
-            write!(
-                formatter,
-                "{comma}{} {}",
-                amount(*what, sum),
-                word(*happens)
-            )?;
+            match what {
+                What::Machine | What::Host => {
+                    let amount = amount(*what, sum);
+                    write!(formatter, "{comma}{amount} {}", word(*happens))?;
+                }
+                What::Unknown => {
+                    let objects = if sum.unknown == 1 {
+                        "object"
+                    } else {
+                        "objects"
+                    };
+                    let many = sum.unknown;
+                    write!(formatter, "{comma}nothing is known of {many} {objects}")?;
+                }
+            }
         }
         Ok(())
     }
@@ -68,6 +77,7 @@ fn amount(what: What, sum: &Sum) -> String {
         (What::Machine, _) => "Machines",
         (What::Host, 1) => "host",
         (What::Host, _) => "hosts",
+        (What::Unknown, _) => "objects",
     };
     match (count, unknown) {
         (_, 0) => format!("{at_most}{count} {unit}"),
@@ -84,6 +94,7 @@ pub(super) const fn word(happens: Happens) -> &'static str {
         Happens::Removed => "removed",
         Happens::Updated => "updated in place",
         Happens::Outdated => "left as they are until they are deleted",
+        Happens::Unknown => "of which nothing is known",
     }
 }
 
@@ -106,17 +117,14 @@ impl fmt::Display for Effect {
             is_at_most: *bound == Bound::AtMost,
             unknown: u32::from(count.is_none()),
         };
-        let amount = match count {
-            Some(_) => amount(*what, &sum),
-            None => "all Machines, however many there are,".to_owned(),
-        };
-        write!(
-            formatter,
-            "{}{}: {amount} {}",
-            of,
-            part.unwrap_or_default(),
-            word(*happens)
-        )?;
+        write!(formatter, "{of}{}: ", part.unwrap_or_default())?;
+        match (what, count) {
+            (What::Unknown, _) => {
+                formatter.write_str("nothing is known of what its change touches")?;
+            }
+            (_, Some(_)) => write!(formatter, "{} {}", amount(*what, &sum), word(*happens))?,
+            (_, None) => write!(formatter, "{ALL} {}", word(*happens))?,
+        }
         if !names.is_empty() && (names.len() > 1 || names.first() != Some(&of.name)) {
             let some: Vec<_> = names.iter().take(MOST).map(String::as_str).collect();
             write!(formatter, ": {}", some.join(", "))?;
@@ -131,5 +139,7 @@ impl fmt::Display for Effect {
     }
 }
 
+/// Where nothing that was looked at says how many.
+const ALL: &str = "all Machines, however many there are,";
 /// A line names no more machines than a person reads; the other formats name all.
 const MOST: usize = 20;

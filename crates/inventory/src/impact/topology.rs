@@ -6,14 +6,18 @@
 
 use std::collections::BTreeMap;
 
+use api::inventory::ValuePath;
 use serde_json::{Value, json};
 
 use super::{
-    Bound, CORE, Edit, Edits, Effect, Happens, Live, autoscaler,
+    Bound, Edit, Edits, Effect, Happens, Live, autoscaler,
     fields::{self, Fields},
     group::{Change, Group, Outdated},
 };
-use crate::problem::Object;
+use crate::{
+    contract::{self, CORE},
+    problem::Object,
+};
 
 pub(super) fn topology(
     object: &Object,
@@ -33,8 +37,11 @@ pub(super) fn topology(
         after.as_ref().unwrap_or(&nothing),
     );
     let sure = fields::differing(&version(before), &version(after));
-    let mut perhaps = fields::differing(&class(before), &class(after));
-    perhaps.extend(under_its_name(object, after, all));
+    let class = |value: Option<&Value>| class(value.unwrap_or(&Value::Null), &object.namespace);
+    let mut perhaps = fields::differing(&class(edit.before), &class(edit.after));
+    if let Some(after) = edit.after {
+        perhaps.extend(under_its_name(object, after, all));
+    }
     let mut effects = Vec::new();
     let keys: std::collections::BTreeSet<_> = old.keys().chain(new.keys()).collect();
     for key in keys {
@@ -124,53 +131,50 @@ fn version(topology: &Value) -> Fields {
 }
 
 /// What may replace any of them.
-fn class(topology: &Value) -> Fields {
-    let class = [&topology["class"], &topology["classRef"]].map(fields::filled);
+fn class(cluster: &Value, namespace: &str) -> Fields {
+    let class = contract::class(cluster, namespace);
+    let class = class.map(|class| [class.namespace, class.name]);
+    let variables = fields::filled(&cluster["spec"]["topology"]["variables"]);
     Fields::from([
         ("spec.topology.classRef".to_owned(), json!(class)),
-        (
-            "spec.topology.variables".to_owned(),
-            fields::filled(&topology["variables"]),
-        ),
+        ("spec.topology.variables".to_owned(), variables),
     ])
 }
 
 /// The class, and the templates that it names, that were changed under their names.
-fn under_its_name(object: &Object, topology: &Value, all: &Edits<'_>) -> Vec<String> {
-    let (class, reference) = (&topology["class"], &topology["classRef"]);
-    let name = reference["name"].as_str().or(class.as_str());
-    let namespaces = [&reference["namespace"], &topology["classNamespace"]];
-    let namespace = namespaces.into_iter().find_map(Value::as_str);
-    let class = Object {
-        kind: "ClusterClass".to_owned(),
-        namespace: namespace.unwrap_or(&object.namespace).to_owned(),
-        name: name.unwrap_or_default().to_owned(),
-    };
-    let mut references = Vec::new();
-    let edit = all.0.get(&(CORE, class.clone()));
-    if let Some(after) = edit.and_then(|edit| edit.after) {
-        named_in(&after["spec"], &mut references);
-    }
-    let itself = json!({"apiGroup": CORE, "kind": class.kind, "name": class.name});
-    references.push(&itself);
-    let changed = all.changed(&class.namespace, &references).into_iter();
+fn under_its_name(object: &Object, cluster: &Value, all: &Edits<'_>) -> Vec<String> {
+    let changed = all.changed(&named(object, cluster, all)).into_iter();
     changed
         .map(|what| format!("{what} under its name"))
         .collect()
 }
 
-/// What is referred to by kind and name anywhere in a value.
-fn named_in<'a>(value: &'a Value, into: &mut Vec<&'a Value>) {
-    match value {
-        Value::Object(map) => {
-            if value["kind"].is_string() && value["name"].is_string() {
-                into.push(value);
-            }
-            map.values().for_each(|part| named_in(part, into));
-        }
-        Value::Array(list) => list.iter().for_each(|part| named_in(part, into)),
-        _ => {}
+/// The class of a Cluster, and the templates that it names.
+pub(super) fn named<'a>(
+    object: &Object,
+    cluster: &Value,
+    all: &Edits<'a>,
+) -> Vec<(&'a str, Object)> {
+    let Some(class) = contract::class(cluster, &object.namespace) else {
+        return Vec::new();
+    };
+    let class = Object {
+        kind: "ClusterClass".to_owned(),
+        namespace: class.namespace.to_owned(),
+        name: class.name.to_owned(),
+    };
+    let itself = (CORE, class);
+    let edit = all.0.get(&itself).copied().unwrap_or_default();
+    let mut named = Vec::new();
+    for value in [edit.before, edit.after].into_iter().flatten() {
+        let references = contract::references(&value["spec"], &ValuePath::default());
+        let references: Vec<_> = references.iter().map(|reference| reference.value).collect();
+        named.extend(Edits::named(&itself.1.namespace, &references));
     }
+    named.push(itself);
+    named.sort();
+    named.dedup();
+    named
 }
 
 fn change<'a>(

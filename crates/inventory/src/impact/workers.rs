@@ -162,9 +162,13 @@ pub(super) fn restart(before: &Value, after: &Value) -> Option<String> {
 
 /// What is declared under the name of a template is another thing: that alone moves nothing.
 fn late<'a>(all: &Edits<'_>, object: &Object, after: &Value) -> Option<Outdated<'a>> {
-    let spec = &after["spec"]["template"]["spec"];
-    let references = [&spec["bootstrap"]["configRef"], &spec["infrastructureRef"]];
-    under_its_name(all, object, &references)
+    under_its_name(all, object, &named(after))
+}
+
+/// What the template of Machines names that they are made from.
+pub(super) fn named(object: &Value) -> [&Value; 2] {
+    let spec = &object["spec"]["template"]["spec"];
+    [&spec["bootstrap"]["configRef"], &spec["infrastructureRef"]]
 }
 
 /// Those of the references that name a template which was changed under its name.
@@ -173,7 +177,8 @@ pub(super) fn under_its_name<'a>(
     object: &Object,
     references: &[&Value],
 ) -> Option<Outdated<'a>> {
-    let changed = all.changed(&object.namespace, references).into_iter();
+    let named = Edits::named(&object.namespace, references);
+    let changed = all.changed(&named).into_iter();
     let because: Vec<_> = changed
         .map(|what| format!("{what} under its name"))
         .collect();

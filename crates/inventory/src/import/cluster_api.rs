@@ -8,7 +8,7 @@
 //! the inventory says it by a template: clusters that differ in names alone are one set of values. What only looks like the name, in
 //! other fields, stays as it is.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use api::inventory::ValuePath;
 use serde_json::{Map, Value, json};
@@ -17,6 +17,7 @@ use super::{
     Cluster, Level, agree, bare, called, inventory, map, ordered, parts, places, problem, twice,
 };
 use crate::{
+    contract::{self, CLUSTER_NAME, TOPOLOGY_OWNED},
     fleet::field,
     problem::{Object, Problem, Problems, Rule},
     tree::TEMPLATE_MARK,
@@ -36,21 +37,32 @@ pub fn import(objects: &[Value], levels: &[Level]) -> Result<Vec<Value>, Problem
     inventory(clusters, &levels, &bare, (TEMPLATE, template()))
 }
 
-/// Whether kinds of this group are of Cluster API or of a provider.
-pub fn is_of_cluster_api(group: &str) -> bool {
-    group == GROUP || group.ends_with(&format!(".{GROUP}"))
+/// The classes that Clusters among these objects name. They are of no one cluster, and no inventory has them.
+pub fn classes(objects: &[Value]) -> BTreeSet<Object> {
+    let clusters = objects.iter().filter(|value| {
+        contract::group_of(value) == contract::CORE && value["kind"] == CLUSTER && is_ours(value)
+    });
+    let classes = clusters.filter_map(|cluster| {
+        let namespace = cluster["metadata"]["namespace"].as_str();
+        let class = contract::class(cluster, namespace.unwrap_or_default())?;
+        Some(Object {
+            kind: "ClusterClass".into(),
+            namespace: class.namespace.to_owned(),
+            name: class.name.to_owned(),
+        })
+    });
+    classes.collect()
 }
 
 /// Whether an object is of Cluster API, and none that a controller made.
 fn is_ours(value: &Value) -> bool {
-    let version = value["apiVersion"].as_str().unwrap_or_default();
     let metadata = &value["metadata"];
     let owners = metadata["ownerReferences"].as_array();
     let is_made = owners.into_iter().flatten().any(|owner| {
         // What people write is controlled by its Cluster, once that has found it.
         owner["controller"] == true && owner["kind"] != CLUSTER
     });
-    is_of_cluster_api(version.split('/').next().unwrap_or_default())
+    contract::is_of_cluster_api(contract::group_of(value))
         && !is_made
         && metadata["labels"][TOPOLOGY_OWNED].is_null()
 }
@@ -116,16 +128,14 @@ fn members(bare: &BTreeMap<Object, Value>) -> Result<BTreeMap<Object, Object>, V
         let Some((cluster, value)) = members.of.get(&object).cloned().zip(bare.get(&object)) else {
             continue;
         };
-        let mut references = Vec::new();
-        refers(&value["spec"], &field(&["spec"]), &mut references);
-        for (at, kind, name) in references {
+        for reference in contract::references(&value["spec"], &field(&["spec"])) {
             let target = Object {
-                kind: kind.to_owned(),
+                kind: reference.kind.to_owned(),
                 namespace: object.namespace.clone(),
-                name: name.to_owned(),
+                name: reference.name.to_owned(),
             };
-            if kind != CLUSTER && bare.contains_key(&target) {
-                members.claim(&target, &cluster, &object, at);
+            if target.kind != CLUSTER && bare.contains_key(&target) {
+                members.claim(&target, &cluster, &object, reference.at);
             }
         }
     }
@@ -150,27 +160,6 @@ fn names_of_cluster(value: &Value) -> impl Iterator<Item = (ValuePath, &str)> {
     ];
     said.into_iter()
         .filter_map(|(at, name)| Some((at, name.as_str()?)))
-}
-
-/// References by kind and name: where each stands, and both.
-fn refers<'a>(value: &'a Value, at: &ValuePath, found: &mut Vec<(ValuePath, &'a str, &'a str)>) {
-    match value {
-        Value::Object(map) => {
-            let text = |key: &str| map.get(key).and_then(Value::as_str);
-            if let Some((kind, name)) = text("kind").zip(text("name")) {
-                found.push((at.clone(), kind, name));
-            }
-            for (key, value) in map {
-                refers(value, &at.key(key), found);
-            }
-        }
-        Value::Array(items) => {
-            for (number, item) in items.iter().enumerate() {
-                refers(item, &at.index(number), found);
-            }
-        }
-        _ => {}
-    }
 }
 
 /// The clusters, each with all of its objects as values.
@@ -280,13 +269,7 @@ fn template() -> Value {
     ]})
 }
 
-/// The group of the core; those of providers end with it.
-const GROUP: &str = "cluster.x-k8s.io";
 const CLUSTER: &str = "Cluster";
-/// The label by which objects name their Cluster.
-const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
-/// The label of what the topology of a Cluster gives.
-const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
 /// The name of a cluster, in templates.
 const NAME: &str = "{{ name | default(cluster.name) }}";
 /// The `ClusterTemplate` of what was imported.

@@ -5,6 +5,7 @@
 
 use super::RenderedDocument;
 use crate::{
+    contract,
     impact::autoscaler,
     template::world::{Made, MadeShape},
 };
@@ -12,7 +13,7 @@ use crate::{
 /// Takes the replicas out of what is left to an autoscaler.
 pub(super) fn hand_over(documents: &mut [RenderedDocument]) {
     for document in documents {
-        if !document.api_version.starts_with("cluster.x-k8s.io/") {
+        if contract::group(&document.api_version) != contract::CORE {
             continue;
         }
         let content = &mut document.content;

@@ -12,12 +12,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::inventory::Naming;
+use api::inventory::{Naming, ValuePath};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::{RenderedDocument, all_uses, rename};
-use crate::template::world::{Made, MadeShape, Use};
+use crate::{
+    contract,
+    problem::Object,
+    template::world::{Made, MadeShape, Use},
+};
 
 /// Names the objects that are named so, what is referred to before what refers to it, and lets references in all objects follow.
 pub(super) fn name(documents: &mut [RenderedDocument]) {
@@ -25,20 +29,39 @@ pub(super) fn name(documents: &mut [RenderedDocument]) {
         let Some(document) = documents.get_mut(number) else {
             continue;
         };
-        let (kind, old) = (document.object.kind.clone(), document.object.name.clone());
+        let Object {
+            kind,
+            namespace,
+            name: old,
+        } = document.object.clone();
+        let is_class =
+            kind == "ClusterClass" && contract::group(&document.api_version) == contract::CORE;
         let new = format!("{old}-{}", digest(document));
         let uses = all_uses(&document.content);
         rename(&mut document.content, &["metadata", "name"], &new, &uses);
         document.object.name.clone_from(&new);
         for other in documents.iter_mut() {
             follow(&mut other.content, &kind, &old, &new, &uses);
-            if kind == "ClusterClass" && other.object.kind == "Cluster" {
-                for path in CLASS {
-                    follow_at(&mut other.content, path, &old, &new, &uses);
-                }
+            if is_class && let Some(at) = names_class(other, &namespace, &old) {
+                rename(&mut other.content, at, &new, &uses);
             }
         }
     }
+}
+
+/// Where a Cluster says the name of this class, if it is the one that it names. What says no namespace is of the same.
+fn names_class(
+    document: &RenderedDocument,
+    namespace: &str,
+    name: &str,
+) -> Option<&'static [&'static str]> {
+    let is_cluster = document.object.kind == "Cluster"
+        && contract::group(&document.api_version) == contract::CORE;
+    let cluster = is_cluster.then(|| document.to_value())?;
+    let class = contract::class(&cluster, &document.object.namespace)?;
+    let is_there =
+        class.namespace == namespace || class.namespace.is_empty() || namespace.is_empty();
+    (class.name == name && is_there).then_some(class.at)
 }
 
 /// The numbers of those that are named so. One that refers to another comes behind it, wherever the two stand: its digest is one of the name
@@ -61,7 +84,12 @@ fn in_order(documents: &[RenderedDocument]) -> Vec<usize> {
             if met.insert(number)
                 && let Some(document) = documents.get(number)
             {
-                let named = references(&document.content);
+                let value = document.to_value();
+                let named = contract::references(&value, &ValuePath::default());
+                let named = named
+                    .iter()
+                    .map(|named| (named.kind.to_owned(), named.name.to_owned()));
+                let named: BTreeSet<_> = named.collect();
                 let all = named.iter().filter_map(|named| places.get(named));
                 let mut all: Vec<_> = all.flatten().copied().collect();
                 all.sort_unstable_by(|a, b| b.cmp(a));
@@ -79,27 +107,6 @@ fn in_order(documents: &[RenderedDocument]) -> Vec<usize> {
         }
     }
     order
-}
-
-/// What is referred to by kind and name.
-fn references(made: &Made) -> BTreeSet<(String, String)> {
-    let mut found = BTreeSet::new();
-    let parts: Vec<&Made> = match &made.shape {
-        MadeShape::Map(map) => {
-            let text = |key: &str| match &map.get(key)?.shape {
-                MadeShape::Leaf(Value::String(text)) => Some(text.clone()),
-                _ => None,
-            };
-            found.extend(text("kind").zip(text("name")));
-            map.values().collect()
-        }
-        MadeShape::List(list) => list.iter().collect(),
-        MadeShape::Leaf(_) | MadeShape::Secret(_) => Vec::new(),
-    };
-    for part in parts {
-        found.extend(references(part));
-    }
-    found
 }
 
 fn digest(document: &RenderedDocument) -> String {
@@ -162,26 +169,6 @@ fn follow(made: &mut Made, kind: &str, old: &str, new: &str, uses: &BTreeSet<Use
         MadeShape::Leaf(_) | MadeShape::Secret(_) => {}
     }
 }
-
-/// Lets the reference at a path follow.
-fn follow_at(made: &mut Made, path: &[&str], old: &str, new: &str, uses: &BTreeSet<Use>) {
-    let found = path.iter().try_fold(&*made, |made, key| match &made.shape {
-        MadeShape::Map(map) => map.get(*key),
-        _ => None,
-    });
-    let is_old = found.is_some_and(
-        |found| matches!(&found.shape, MadeShape::Leaf(Value::String(text)) if text == old),
-    );
-    if is_old {
-        rename(made, path, new, uses);
-    }
-}
-
-/// Where a Cluster names its class: from v1beta2 on, and before.
-const CLASS: [&[&str]; 2] = [
-    &["spec", "topology", "classRef", "name"],
-    &["spec", "topology", "class"],
-];
 
 /// Ten digits of sixteen: two templates of one name meet by chance once in a million million.
 pub(super) const DIGITS: usize = 10;

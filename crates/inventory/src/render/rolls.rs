@@ -8,11 +8,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::inventory::{Naming, ROLLS_ANNOTATION, SECRETS_ANNOTATION};
+use api::inventory::{Naming, ROLLS_ANNOTATION, SECRETS_ANNOTATION, ValuePath};
 use serde_json::Value;
 
 use super::RenderedDocument;
 use crate::{
+    contract,
     fleet::Changed,
     problem::Object,
     template::world::{Made, MadeShape, Use, Uses},
@@ -44,57 +45,35 @@ pub(super) fn templates(documents: &[RenderedDocument]) -> Vec<Option<usize>> {
             return None;
         }
         let object = document.to_value();
-        let machines = &object["spec"]["machineTemplate"];
-        // From v1beta2 on, and before.
-        let machines = [
-            &machines["spec"]["infrastructureRef"],
-            &machines["infrastructureRef"],
-        ];
+        let machines = contract::infrastructure_of_control_plane(&object);
         documents.iter().position(|template| {
-            let is_it = |reference: &&Value| {
-                reference["kind"] == template.object.kind.as_str()
-                    && reference["name"] == template.object.name.as_str()
-            };
-            is_template(template) && machines.iter().any(is_it)
+            is_template(template)
+                && machines["kind"] == template.object.kind.as_str()
+                && machines["name"] == template.object.name.as_str()
         })
     };
     documents.iter().enumerate().map(of).collect()
 }
 
-/// Kind and name of what machines are made from, by what makes them. A ClusterClass makes none: its templates are copied, and for an annotation of
-/// theirs no Machine is replaced.
+/// Kind and name of what machines are made from, by what makes them. Those of a ClusterClass are none: for an annotation of theirs no Machine is
+/// replaced.
 fn named(documents: &[RenderedDocument]) -> BTreeSet<(String, String)> {
-    fn collect(value: &Value, found: &mut BTreeSet<(String, String)>) {
-        match value {
-            Value::Object(fields) => {
-                if let (Some(Value::String(kind)), Some(Value::String(name))) =
-                    (fields.get("kind"), fields.get("name"))
-                {
-                    found.insert((kind.clone(), name.clone()));
-                }
-                fields.values().for_each(|value| collect(value, found));
-            }
-            Value::Array(values) => values.iter().for_each(|value| collect(value, found)),
-            _ => {}
-        }
-    }
     let mut found = BTreeSet::new();
-    let makers = documents
-        .iter()
-        .filter(|document| MAKERS.contains(&document.object.kind.as_str()));
+    let makers = documents.iter().filter(|document| {
+        let group = contract::group(&document.api_version);
+        contract::MAKERS.contains(&(group, document.object.kind.as_str()))
+    });
     for maker in makers {
-        collect(&maker.to_value()["spec"], &mut found);
+        let maker = maker.to_value();
+        let named = contract::references(&maker["spec"], &ValuePath::default());
+        found.extend(
+            named
+                .iter()
+                .map(|named| (named.kind.to_owned(), named.name.to_owned())),
+        );
     }
     found
 }
-
-/// What makes machines from templates that it names.
-const MAKERS: [&str; 4] = [
-    "MachineDeployment",
-    "MachineSet",
-    "MachinePool",
-    "KubeadmControlPlane",
-];
 
 /// References for which machines are replaced: the document that tells it, the VaultSecret and key, and of what it was made.
 pub(super) type Rolls = BTreeMap<usize, BTreeMap<String, BTreeSet<Use>>>;

@@ -1,6 +1,6 @@
 //! Existing clusters of Cluster API as an inventory: it renders to exactly what they are, and says what they share once.
 
-use inventory::import::cluster_api::import;
+use inventory::import::cluster_api::{classes, import};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -52,6 +52,14 @@ fn a_corpus_renders_to_what_was_imported() {
     let wanted = by_name(written(corpus()));
     assert_eq!(rendered(import(&corpus(), &[]).unwrap()), wanted);
     assert_eq!(rendered(import(&corpus(), &levels()).unwrap()), wanted);
+}
+
+#[test]
+fn the_classes_that_are_left_out_are_named() {
+    let left_out = classes(&corpus()).into_iter();
+    let left_out: Vec<_> = left_out.map(|class| class.to_string()).collect();
+    assert_eq!(left_out, ["ClusterClass/labs/usual"]);
+    assert!(classes(&shop("shop")).is_empty());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 mod autoscaler;
 mod laws;
 mod pool;
+mod unknown;
 
 const NAMESPACE: &str = "fleet";
 

@@ -1,9 +1,11 @@
 //! Laws of merging, on generated values.
 
-use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+use proptest::{prelude::*, strategy::ValueTree as _};
 use serde_json::{Map, Value, json};
 
-use crate::{cluster, fleet};
+use crate::{cluster, fleet, semantics::strategies};
 
 /// Values whose types follow from their keys, so that no type changes between levels.
 pub(crate) fn values() -> impl Strategy<Value = Map<String, Value>> {
@@ -18,6 +20,26 @@ pub(crate) fn values() -> impl Strategy<Value = Map<String, Value>> {
     });
     let below = prop::collection::btree_map("m[a-b]", map.clone().prop_map(Value::from), 0..3);
     (map, below).prop_map(|(map, below)| map.into_iter().chain(below).collect())
+}
+
+/// The same, and lists of maps that have a key.
+fn values_and_entries() -> impl Strategy<Value = Map<String, Value>> {
+    let entries = || {
+        let entries = prop::collection::btree_map("[a-c]", 0..9, 0..3);
+        let entries = entries.prop_map(|entries| {
+            let entries = entries.into_iter();
+            let entries = entries.map(|(name, number)| json!({"name": name, "number": number}));
+            entries.collect::<Value>()
+        });
+        prop::collection::btree_map("k[a-b]", entries, 0..3)
+    };
+    (values(), entries(), entries()).prop_map(|(mut values, own, below)| {
+        values.extend(own);
+        if let Some(Value::Object(map)) = values.get_mut("ma") {
+            map.extend(below);
+        }
+        values
+    })
 }
 
 /// One level after another, the cluster last.
@@ -61,6 +83,7 @@ fn merged(rules: &Value, levels: &[Map<String, Value>]) -> Value {
     fleet.resolve(&cluster("c")).unwrap().values.to_value()
 }
 
+/// Rules of every strategy that there is.
 fn any_rules() -> impl Strategy<Value = Value> {
     let rule = |path: &'static str| {
         prop_oneof![
@@ -75,15 +98,35 @@ fn any_rules() -> impl Strategy<Value = Value> {
     let list = prop_oneof![
         Just(json!({"path": "la", "strategy": "Unique"})),
         Just(json!({"path": "*.la", "strategy": "Unique"})),
+        Just(json!({"path": "ka", "strategy": "ListByKey", "key": "name"})),
+        Just(
+            json!({"path": "*.ka", "strategy": "ListByKey", "key": "name", "knockoutPrefix": "--"})
+        ),
     ];
     prop::collection::vec(prop_oneof![rule("ma"), rule("mb"), list], 0..4).prop_map(Value::from)
+}
+
+#[test]
+fn the_laws_are_of_every_strategy() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut seen = BTreeSet::new();
+    for _ in 0..256 {
+        let rules = any_rules().new_tree(&mut runner).unwrap().current();
+        let rules = rules.as_array().cloned().unwrap_or_default();
+        seen.extend(
+            rules
+                .iter()
+                .map(|rule| rule["strategy"].as_str().unwrap().to_owned()),
+        );
+    }
+    assert_eq!(seen, strategies().into_iter().collect());
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn a_level_that_says_nothing_changes_nothing(rules in any_rules(), one in values(), other in values()) {
+    fn a_level_that_says_nothing_changes_nothing(rules in any_rules(), one in values_and_entries(), other in values_and_entries()) {
         let expected = merged(&rules, &[one.clone(), other.clone()]);
         prop_assert_eq!(merged(&rules, &[one.clone(), Map::new(), other.clone()]), expected.clone());
         prop_assert_eq!(merged(&rules, &[Map::new(), one.clone(), other.clone()]), expected.clone());
@@ -91,13 +134,13 @@ proptest! {
     }
 
     #[test]
-    fn what_is_said_twice_is_said_once(rules in any_rules(), one in values()) {
+    fn what_is_said_twice_is_said_once(rules in any_rules(), one in values_and_entries()) {
         let alone = merged(&rules, std::slice::from_ref(&one));
         prop_assert_eq!(merged(&rules, &[one.clone(), one]), alone);
     }
 
     #[test]
-    fn the_strongest_value_of_a_plain_key_wins(levels in prop::collection::vec(values(), 1..5)) {
+    fn the_strongest_value_of_a_plain_key_wins(levels in prop::collection::vec(values_and_entries(), 1..5)) {
         let result = merged(&json!([]), &levels);
         for key in ["na", "nb", "nc"] {
             let expected = levels.iter().rev().find_map(|level| level.get(key));
@@ -106,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn deep_merging_is_associative(one in values(), two in values(), three in values()) {
+    fn deep_merging_is_associative(one in values_and_entries(), two in values_and_entries(), three in values_and_entries()) {
         // What two levels come to, written down as one level, is as good as the two.
         let rules = json!([]);
         let written = merged(&rules, &[one.clone(), two.clone()]).as_object().unwrap().clone();

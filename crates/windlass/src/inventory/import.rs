@@ -4,7 +4,10 @@ use std::{fs, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use api::{Cluster, ClusterNode};
-use inventory::import::{Kind, Level, cluster_api};
+use inventory::{
+    contract,
+    import::{Kind, Level, cluster_api},
+};
 use kube::{
     Api, Client, Resource,
     api::{DynamicObject, ListParams},
@@ -19,6 +22,7 @@ use crate::{
     client::answered,
     manifest::Opener,
     objects::{create, refuse_used, yaml},
+    terminal::text,
 };
 
 /// Writes the inventory of the clusters.
@@ -54,18 +58,11 @@ pub(super) async fn import(global: &Global, options: &ImportClusters) -> anyhow:
         "there is no Cluster of {wanted}: name files that have one with -f, or an API with --kubeconfig, and say with --of whose clusters \
          are meant"
     );
+    let files = files(&inventory)?;
     fs::create_dir_all(directory)
         .with_context(|| format!("failed to create {}", directory.display()))?;
-    for (file, kinds) in FILES {
-        let of = inventory.iter().filter(|object| {
-            object["kind"]
-                .as_str()
-                .is_some_and(|kind| kinds.contains(&kind))
-        });
-        let of: Vec<_> = of.cloned().collect();
-        if !of.is_empty() {
-            create(&directory.join(file), &yaml(&of)?, 0o644)?;
-        }
+    for (file, of) in files {
+        create(&directory.join(file), &yaml(&of)?, 0o644)?;
     }
     let clusters = inventory
         .iter()
@@ -76,7 +73,40 @@ pub(super) async fn import(global: &Global, options: &ImportClusters) -> anyhow:
         directory.display(),
         directory.display()
     );
+    if let ImportOf::ClusterApi = options.of {
+        let classes = cluster_api::classes(&objects);
+        let classes: Vec<_> = classes.iter().map(ToString::to_string).collect();
+        if !classes.is_empty() {
+            println!(
+                "left out, and needed beside it: {}, with the templates that a class names",
+                text(&classes.join(", "))
+            );
+        }
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The objects of each file that there is to be.
+///
+/// # Errors
+///
+/// An object that no file takes: without it the inventory would be another one.
+fn files(inventory: &[Value]) -> anyhow::Result<Vec<(&'static str, Vec<Value>)>> {
+    let mut files: Vec<_> = FILES.map(|(file, _)| (file, Vec::new())).into();
+    for object in inventory {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        let place = FILES.iter().position(|(_, kinds)| kinds.contains(&kind));
+        let (_, of) = place.and_then(|place| files.get_mut(place)).with_context(|| {
+            let name = &object["metadata"]["name"];
+            format!(
+                "the import made a {kind} {name}, for which it has no file, so nothing is written: say that this happened, it is a \
+                 defect of the import"
+            )
+        })?;
+        of.push(object.clone());
+    }
+    files.retain(|(_, of)| !of.is_empty());
+    Ok(files)
 }
 
 async fn all<K>(client: &Client) -> anyhow::Result<Vec<Value>>
@@ -96,7 +126,7 @@ async fn all_of_cluster_api(client: &Client) -> anyhow::Result<Vec<Value>> {
     let discovery = answered(discovery, "ask the API what it serves")?;
     let groups = discovery.groups();
     let kinds = groups
-        .filter(|group| cluster_api::is_of_cluster_api(group.name()))
+        .filter(|group| contract::is_of_cluster_api(group.name()))
         .flat_map(ApiGroup::recommended_resources)
         .filter(|(_, can)| can.scope == Scope::Namespaced && can.supports_operation(verbs::LIST));
     let mut objects = Vec::new();
@@ -160,3 +190,32 @@ const FILES: [(&str, &[&str]); 4] = [
     ),
     ("clusters.yaml", &["FleetCluster"]),
 ];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_object_has_a_file_or_nothing_is_written() {
+        let object = |kind: &str| json!({"kind": kind, "metadata": {"name": "a"}});
+        let all = ["Site", "FleetCluster", "Customer", "Hierarchy"].map(object);
+        let made = files(&all).unwrap();
+        let made: Vec<_> = made.iter().map(|(file, of)| (*file, of.len())).collect();
+        assert_eq!(
+            made,
+            [
+                ("hierarchy.yaml", 1),
+                ("levels.yaml", 2),
+                ("clusters.yaml", 1)
+            ]
+        );
+        let refused = files(&["Site", "Rollout"].map(object)).unwrap_err();
+        let refused = refused.to_string();
+        assert!(
+            refused.contains("a Rollout \"a\", for which it has no file"),
+            "{refused}"
+        );
+    }
+}

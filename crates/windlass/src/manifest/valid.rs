@@ -52,29 +52,41 @@ impl Schemas {
 /// Everything that is wrong with all of them: a field that nobody knows, a value of another type or out of bounds, a kind that the
 /// group does not have.
 pub(crate) fn check(objects: &[DynamicObject]) -> anyhow::Result<Vec<String>> {
+    let values = objects.iter().map(serde_json::to_value);
+    let values: Vec<_> = values.collect::<Result<_, _>>()?;
+    check_values(&values)
+}
+
+/// The same of objects that were not read yet.
+///
+/// # Errors
+///
+/// As [`check`].
+pub(crate) fn check_values<'a>(
+    objects: impl IntoIterator<Item = &'a Value>,
+) -> anyhow::Result<Vec<String>> {
     let schemas = Schemas::new()?;
     let mut wrong = Vec::new();
     let mut others = Vec::new();
     for object in objects {
-        let types = object.types.clone().unwrap_or_default();
-        let name = object.metadata.name.clone().unwrap_or_default();
-        let shown = format!("{} {name}", types.kind);
-        let kinds = schemas.kinds(&types.api_version);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+        let shown = format!("{kind} {}", text(&object["metadata"]["name"]));
+        let kinds = schemas.kinds(&version);
         // Read beside a plan.
-        let is_known = types.api_version == "v1" && KNOWN.contains(&types.kind.as_str());
-        let is_planned = PLANNED.contains(&types.kind.as_str());
-        let kind = types.kind.to_lowercase();
-        match schemas.0.get(&(types.api_version.clone(), types.kind)) {
+        let is_known = version == "v1" && KNOWN.contains(&kind.as_str());
+        let is_planned = PLANNED.contains(&kind.as_str());
+        let lower = kind.to_lowercase();
+        match schemas.0.get(&(version.clone(), kind)) {
             Some(schema) => {
                 others.extend((!is_planned).then(|| shown.clone()));
-                let faults = faults(schema, &kind, serde_json::to_value(object)?);
+                let faults = faults(schema, &lower, object.clone());
                 wrong.extend(faults.into_iter().map(|fault| format!("{shown}: {fault}")));
             }
             None if is_known => {}
             None if kinds.is_empty() => others.push(shown),
             None => wrong.push(format!(
-                "{shown}: {} has no such kind: write one of {}",
-                types.api_version,
+                "{shown}: {version} has no such kind: write one of {}",
                 kinds.join(", ")
             )),
         }

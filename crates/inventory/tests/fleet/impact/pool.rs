@@ -1,6 +1,6 @@
 //! MachinePools: their provider decides, so all that is told is a bound, of whatever it is asked for.
 
-use inventory::impact::{Bound, Happens, Live, impact};
+use inventory::impact::{Bound, Happens, Live, What, impact};
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, edited, object, reference, short};
@@ -83,7 +83,9 @@ fn what_a_pool_names_is_changed_under_its_name_and_that_is_told_of_its_machines(
     );
     let mut after = other.clone();
     after[1] = edited(&after[1], "/spec/backend", json!({}));
-    assert_eq!(impact(NAMESPACE, &other, &after, None), []);
+    let effects = impact(NAMESPACE, &other, &after, None);
+    assert_eq!(effects.len(), 1, "{effects:?}");
+    assert_eq!(effects[0].what, What::Unknown);
 }
 
 #[test]
