@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
 use api::inventory::{
-    Rollout, RolloutControl, RolloutPhase, RolloutState, WaveApproval, WaveApprovalSpec,
+    Rollout, RolloutControl, RolloutPhase, RolloutRun, RolloutState, WaveApproval, WaveApprovalSpec,
 };
 use fleet::plan::Error;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -185,38 +185,29 @@ pub(super) enum Verb<'a> {
 /// The controls that follow, and what they do. A verb that would do nothing is refused.
 fn control(rollout: &Rollout, verb: Verb<'_>) -> anyhow::Result<(RolloutControl, String)> {
     let name = rollout.name_any();
-    let status = rollout.status.clone().unwrap_or_default();
-    let phase = status.phase.unwrap_or_default();
     let mut control = rollout.spec.control.clone().unwrap_or_default();
-    let run = status.run.filter(|run| run.ended.is_none());
-    let open = || run.clone().with_context(|| no_run(&name));
-    let about = |control: &mut RolloutControl, id: &str| {
-        if control.run.as_deref() != Some(id) {
-            control.run = Some(id.to_owned());
-            control.approved.clear();
-            control.skip.clear();
-        }
-    };
+    let open = || open(rollout).with_context(|| no_run(&name));
     let effect = match verb {
         Verb::Pause => {
             control.state = Some(RolloutState::Paused);
             "begins no other cluster, and no other run".to_owned()
         }
         Verb::Resume => {
-            let state = control.state.unwrap_or_default();
+            let status = rollout.status.clone().unwrap_or_default();
             ensure!(
-                state != RolloutState::Running,
-                "roll-out {name} is neither paused, aborted nor to be rolled back, it is {phase:?}: {}",
+                asked(rollout) != RolloutState::Running,
+                "roll-out {name} is neither paused, aborted nor to be rolled back, it is {:?}: {}",
+                status.phase.unwrap_or_default(),
                 status
                     .waits
                     .unwrap_or_else(|| "kubectl get rollouts".to_owned())
             );
             control.state = Some(RolloutState::Running);
-            "goes on".to_owned()
+            return Ok((control, "goes on".to_owned()));
         }
         Verb::Abort => {
             let run = open()?;
-            about(&mut control, &run.id);
+            control = of_run(control, &run.id);
             control.state = Some(RolloutState::Aborted);
             format!(
                 "ends run {}: those under way go on, no other is begun",
@@ -236,22 +227,79 @@ fn control(rollout: &Rollout, verb: Verb<'_>) -> anyhow::Result<(RolloutControl,
                 run.id,
                 names.join(", ")
             );
-            about(&mut control, &run.id);
+            control = of_run(control, &run.id);
             if !control.skip.iter().any(|known| known == cluster) {
                 control.skip.push(cluster.to_owned());
             }
             format!("leaves {cluster} out, unless it is under way")
         }
     };
-    Ok((control, effect))
+    let forgotten =
+        wanted_back(rollout).filter(|_| control.state != Some(RolloutState::RolledBack));
+    let forgotten = forgotten.map(|run| {
+        format!("; that run {run} be taken back is asked for no more: ask again when it may be")
+    });
+    Ok((control, effect + &forgotten.unwrap_or_default()))
+}
+
+/// The run that is under way.
+fn open(rollout: &Rollout) -> Option<&RolloutRun> {
+    let run = rollout.status.as_ref()?.run.as_ref()?;
+    Some(run).filter(|run| run.ended.is_none())
+}
+
+/// What was said so far, where it was said of this run. Of what was said of another one, that the roll-out is paused alone counts for this
+/// one too: approvals, clusters that are left out, and that it is to end or to be taken back were never said of it.
+fn of_run(control: RolloutControl, run: &str) -> RolloutControl {
+    if control.run.as_deref() == Some(run) {
+        return control;
+    }
+    let is_held = |state: &RolloutState| *state == RolloutState::Paused;
+    RolloutControl {
+        state: control.state.filter(is_held),
+        run: Some(run.to_owned()),
+        ..RolloutControl::default()
+    }
+}
+
+/// What is asked for that counts: of a run that has ended, that it is aborted is not.
+fn asked(rollout: &Rollout) -> RolloutState {
+    let control = rollout.spec.control.clone().unwrap_or_default();
+    let state = control.state.unwrap_or_default();
+    let is_open = open(rollout).is_some_and(|run| control.run.as_ref() == Some(&run.id));
+    match state {
+        RolloutState::Aborted if !is_open => RolloutState::Running,
+        RolloutState::RolledBack if !is_open && wanted_back(rollout).is_none() => {
+            RolloutState::Running
+        }
+        state => state,
+    }
+}
+
+/// The run that has ended, and is to be taken back as soon as that can be.
+fn wanted_back(rollout: &Rollout) -> Option<&str> {
+    let control = rollout.spec.control.as_ref()?;
+    let status = rollout.status.as_ref()?;
+    let run = control.run.as_deref()?;
+    let mut history = status.history.iter();
+    let record = history.find(|record| record.id == run)?;
+    // One that was aborted is not taken back, nor one that was already.
+    let is_over = matches!(
+        record.phase,
+        RolloutPhase::Aborted | RolloutPhase::RolledBack
+    );
+    let history = status.history.iter().map(|record| &record.rolls_back);
+    let mut backs = history.chain(status.run.iter().map(|run| &run.rolls_back));
+    let is_back = backs.any(|back| back.as_deref() == Some(run));
+    let is_wanted = control.state == Some(RolloutState::RolledBack);
+    (is_wanted && !is_over && !is_back).then_some(run)
 }
 
 /// The approval of the wave that waits for one.
 fn approval(rollout: &Rollout) -> anyhow::Result<WaveApproval> {
     let name = rollout.name_any();
+    let run = open(rollout).with_context(|| no_run(&name))?;
     let status = rollout.status.clone().unwrap_or_default();
-    let run = status.run.filter(|run| run.ended.is_none());
-    let run = run.with_context(|| no_run(&name))?;
     let phase = status.phase.unwrap_or_default();
     ensure!(
         phase == RolloutPhase::WaitingForApproval,
@@ -270,7 +318,7 @@ fn approval(rollout: &Rollout) -> anyhow::Result<WaveApproval> {
         },
         spec: WaveApprovalSpec {
             rollout: name,
-            run: run.id,
+            run: run.id.clone(),
             wave: wave.to_owned(),
         },
     })
@@ -338,6 +386,52 @@ mod tests {
             stored(&RolloutControl::default()),
             RolloutControl::default()
         );
+    }
+
+    #[test]
+    fn no_verb_ends_a_run_that_another_one_was_meant_by() {
+        for (state, verb, wanted) in [
+            ("Aborted", Verb::Skip("shop"), None),
+            ("RolledBack", Verb::Skip("shop"), None),
+            ("Paused", Verb::Skip("shop"), Some(RolloutState::Paused)),
+            ("RolledBack", Verb::Abort, Some(RolloutState::Aborted)),
+            ("Aborted", Verb::Pause, Some(RolloutState::Paused)),
+        ] {
+            let former = rollout("Running", json!(state));
+            let (control, _) = control(&former, verb).unwrap();
+            assert_eq!(control.state, wanted, "{state} {verb:?}");
+            let run = control.run.as_deref();
+            let is_about = matches!(verb, Verb::Pause) || run == Some("new");
+            assert!(is_about, "{state} {verb:?}: {run:?}");
+        }
+        // Said of this run, it stays.
+        let mut aborted = rollout("Aborted", json!("Aborted"));
+        aborted.spec.control.get_or_insert_default().run = Some("new".to_owned());
+        let (skips, _) = control(&aborted, Verb::Skip("shop")).unwrap();
+        assert_eq!(skips.state, Some(RolloutState::Aborted));
+        assert!(control(&aborted, Verb::Resume).is_ok());
+        for state in ["Aborted", "RolledBack"] {
+            let former = rollout("Running", json!(state));
+            let refused = control(&former, Verb::Resume).unwrap_err().to_string();
+            assert!(refused.contains("it is Running"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_no_more_is_told() {
+        let mut waits = rollout("Running", json!("RolledBack"));
+        let status = waits.status.get_or_insert_default();
+        let old = json!([{"id": "old", "phase": "Succeeded", "done": 1, "notDone": 0}]);
+        status.history = serde_json::from_value(old).unwrap();
+        for verb in [Verb::Skip("shop"), Verb::Pause, Verb::Abort] {
+            let (_, effect) = control(&waits, verb).unwrap();
+            assert!(effect.contains("that run old be taken back"), "{effect}");
+        }
+        assert!(control(&waits, Verb::Resume).is_ok());
+        let back = waits.status.as_mut().and_then(|status| status.run.as_mut());
+        back.unwrap().rolls_back = Some("old".to_owned());
+        let (_, effect) = control(&waits, Verb::Abort).unwrap();
+        assert!(!effect.contains("taken back"), "{effect}");
     }
 
     #[test]
