@@ -10,6 +10,7 @@ use std::{
 use ansible::mask::MASK;
 use anyhow::Context;
 use api::inventory::{FleetCluster, Rollout};
+use controller::hint::placed;
 use fleet::rollout::{
     self,
     waves::{Candidate, names_nothing},
@@ -25,7 +26,7 @@ use serde_json::Value;
 use crate::{
     cli::{CheckInventory, DiffInventories, Explain, Global, Inventory, Output, Render},
     manifest::{self, Opener, sealed::is_manifest},
-    terminal::{self, text},
+    terminal::{self, text, told},
 };
 
 mod back;
@@ -51,7 +52,8 @@ pub(crate) async fn inventory(global: &Global, command: &Inventory) -> ExitCode 
         Inventory::Import(options) => import::import(global, options).await,
     };
     done.unwrap_or_else(|error| {
-        eprintln!("windlass: {}", text(&format!("{error:#}")));
+        let told = placed(&told(&error), &global.namespace);
+        eprintln!("windlass: {}", text(&told));
         ExitCode::from(2)
     })
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, process::ExitCode};
 
 use anyhow::{bail, ensure};
-use api::inventory::{RolloutControl, RolloutState};
+use api::inventory::{Rollout, RolloutControl, RolloutState};
 use fleet::plan::{
     Error,
     back::{self, Back, NoWay, Which},
@@ -58,9 +58,6 @@ pub(super) async fn roll_back(global: &Global, options: &RollBack) -> anyhow::Re
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let known = rollout.spec.control.clone();
-    let known = known.filter(|_| back.is_under_way);
-    let control = control(known, run, &skip);
     let effect = if back.is_under_way {
         format!(
             "ends run {run}, and takes back what it has begun; kubectl get rollouts says how it goes"
@@ -70,7 +67,12 @@ pub(super) async fn roll_back(global: &Global, options: &RollBack) -> anyhow::Re
             "takes back run {run} and what came after it; kubectl get rollouts says how it goes"
         )
     };
-    live::ask(client, &rollout, &control, &effect).await
+    let wanted = |rollout: &Rollout| {
+        let known = rollout.spec.control.clone();
+        let known = known.filter(|_| back.is_under_way);
+        Ok((control(known, run, &skip), effect.clone()))
+    };
+    live::ask(client, rollout.clone(), wanted).await
 }
 
 /// Why none of the clusters goes back, and what to do about it. None: they can. Nothing is asked for then, so the run goes on meanwhile.

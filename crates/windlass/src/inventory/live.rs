@@ -1,6 +1,6 @@
 //! `windlass inventory` on the API: what an edit changes, and how a roll-out is steered.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use api::inventory::{
@@ -18,7 +18,7 @@ use crate::{
     cli::{Global, OfRollout, PlanInventory, SkipCluster},
     client::{answered, named_or_only},
     manifest::Opener,
-    terminal::text,
+    terminal::{text, told},
 };
 
 /// Says which clusters change, and what becomes of their machines. Who may not read Machines is told their number by replicas.
@@ -69,7 +69,7 @@ pub(super) fn say_unread(error: Option<kube::Error>) {
     if let Some(error) = error.map(anyhow::Error::new) {
         eprintln!(
             "windlass: Machines are counted by replicas, as they cannot be read: {}",
-            text(&format!("{error:#}"))
+            text(&told(&error))
         );
     }
 }
@@ -82,8 +82,7 @@ pub(super) async fn steer(
 ) -> anyhow::Result<ExitCode> {
     let client = global.client().await?;
     let rollout = pick(&client, of.rollout.as_deref(), &global.namespace).await?;
-    let (control, effect) = control(&rollout, verb)?;
-    ask(client, &rollout, &control, &effect).await
+    ask(client, rollout, |rollout| control(rollout, verb)).await
 }
 
 /// Lets the wave begin that waits for it, by an object: whoever may approve need not be able to write Rollouts.
@@ -106,12 +105,12 @@ pub(super) async fn approve(global: &Global, of: &OfRollout) -> anyhow::Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes what is asked of a roll-out, as it was read.
+/// Writes what is asked of a roll-out, as it was read. The operator writes its status at any time, most of all after an edit, and then
+/// the version that was read is the stored one no more: it is read again, and asked of that.
 pub(super) async fn ask(
     client: Client,
-    rollout: &Rollout,
-    control: &RolloutControl,
-    effect: &str,
+    rollout: Rollout,
+    wanted: impl Fn(&Rollout) -> anyhow::Result<(RolloutControl, String)>,
 ) -> anyhow::Result<ExitCode> {
     let parameters = PatchParams {
         field_manager: Some(manager(&client).await),
@@ -120,12 +119,35 @@ pub(super) async fn ask(
     let namespace = rollout.namespace().unwrap_or_default();
     let api = Api::<Rollout>::namespaced(client, &namespace);
     let name = rollout.name_any();
-    let body = Patch::Merge(body(rollout, control));
-    let patched = api.patch(&name, &parameters, &body).await;
-    answered(patched, &format!("steer roll-out {name}"))?;
-    println!("roll-out {name} {effect}");
-    Ok(ExitCode::SUCCESS)
+    let run = open(&rollout).map(|run| run.id.clone());
+    let mut read = rollout;
+    for _ in 0..ATTEMPTS {
+        let (control, effect) = wanted(&read)?;
+        let body = Patch::Merge(body(&read, &control));
+        let patched = api.patch(&name, &parameters, &body).await;
+        if !matches!(&patched, Err(kube::Error::Api(status)) if status.is_conflict()) {
+            answered(patched, &format!("steer roll-out {name}"))?;
+            println!("roll-out {name} {effect}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        tokio::time::sleep(BETWEEN).await;
+        let again = api.get(&name).await;
+        read = answered(again, &format!("read roll-out {name} again"))?;
+        ensure!(
+            open(&read).map(|run| &run.id) == run.as_ref(),
+            "roll-out {name} has come to another run meanwhile, so nothing was asked of it: look at it (kubectl get rollouts), and run the \
+             command again if it is still to be"
+        );
+    }
+    bail!(
+        "roll-out {name} was written by others {ATTEMPTS} times while this was to be, so nothing was asked of it: run the command again in a \
+         moment"
+    )
 }
+
+/// How often a roll-out is read again that others write, and how long after the last time.
+const ATTEMPTS: usize = 10;
+const BETWEEN: Duration = Duration::from_millis(200);
 
 /// The patch that makes the controls these and no others: a field that a merge leaves out stays, and would speak of another run from then on.
 fn body(rollout: &Rollout, control: &RolloutControl) -> Value {
@@ -243,7 +265,7 @@ fn control(rollout: &Rollout, verb: Verb<'_>) -> anyhow::Result<(RolloutControl,
 }
 
 /// The run that is under way.
-fn open(rollout: &Rollout) -> Option<&RolloutRun> {
+pub(super) fn open(rollout: &Rollout) -> Option<&RolloutRun> {
     let run = rollout.status.as_ref()?.run.as_ref()?;
     Some(run).filter(|run| run.ended.is_none())
 }
@@ -338,6 +360,8 @@ pub(super) async fn pick(
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Namespace;
+
     use super::*;
 
     #[test]
@@ -350,6 +374,51 @@ mod tests {
         assert_eq!(manager_of(None), "windlass");
         let long = manager_of(Some(&"a".repeat(300)));
         assert!(long.len() <= 128, "{long}");
+    }
+
+    #[tokio::test]
+    async fn a_status_that_is_written_meanwhile_keeps_nobody_from_asking() {
+        let directory = tempfile::tempdir().unwrap();
+        let server = kapi::Server::open(kapi::Options {
+            data_dir: directory.path().to_owned(),
+            crds: api::inventory::definitions(),
+            listen: None,
+        })
+        .await
+        .unwrap();
+        let client = Client::new(server.router(), "fleet");
+        let api = Api::<Rollout>::namespaced(client.clone(), "fleet");
+        let space: Namespace =
+            serde_json::from_value(json!({"metadata": {"name": "fleet"}})).unwrap();
+        let spaces = Api::<Namespace>::all(client.clone());
+        spaces.create(&PostParams::default(), &space).await.unwrap();
+        let mut made = rollout("Running", json!("Paused"));
+        made.metadata.namespace = Some("fleet".to_owned());
+        api.create(&PostParams::default(), &made).await.unwrap();
+        let usual = PatchParams::default();
+        let written = async |run: &str| {
+            let mut status = json!(made.status);
+            status["run"]["id"] = json!(run);
+            let status = Patch::Merge(json!({"status": status}));
+            let written = api.patch_status("all", &usual, &status).await;
+            written.unwrap()
+        };
+        let stale = written("new").await;
+        let status = Patch::Merge(json!({"status": {"done": "0/1"}}));
+        api.patch_status("all", &usual, &status).await.unwrap();
+        let wanted = |rollout: &Rollout| control(rollout, Verb::Skip("shop"));
+        ask(client.clone(), stale.clone(), wanted).await.unwrap();
+        let stored = api.get("all").await.unwrap().spec.control.unwrap();
+        assert_eq!(
+            (stored.run.as_deref(), stored.skip),
+            (Some("new"), vec!["shop".to_owned()])
+        );
+
+        written("newer").await;
+        let refused = ask(client, stale, wanted).await.unwrap_err().to_string();
+        assert!(refused.contains("has come to another run"), "{refused}");
+        let stored = api.get("all").await.unwrap().spec.control.unwrap();
+        assert_eq!(stored.run.as_deref(), Some("new"));
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
