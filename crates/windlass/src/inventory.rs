@@ -108,6 +108,19 @@ async fn explain(global: &Global, options: &Explain) -> anyhow::Result<ExitCode>
             explanation.value = MASK.into();
         }
     }
+    if explanations.is_empty()
+        && let Some(gone) = rendered.removed(&question).first()
+    {
+        anyhow::bail!(
+            "{} has no {} any more: {} {} sets it, and {} {} takes it out",
+            options.cluster,
+            gone.path,
+            gone.by,
+            gone.at,
+            gone.removed_by,
+            gone.removed_at
+        );
+    }
     anyhow::ensure!(
         !explanations.is_empty(),
         "{} has no {}: looked through {}, and what it is rendered to: {}",
@@ -359,6 +372,7 @@ fn contribution(from: &Contribution) -> Vec<String> {
         at,
         strategy,
         overrode,
+        removed,
     } = from;
     let Some(at) = at else {
         return vec![format!("  not set   {path}, looked through {by}")];
@@ -375,6 +389,12 @@ fn contribution(from: &Contribution) -> Vec<String> {
         format!(
             "  overrode  {} = {}  {} {}",
             lower.path, lower.value, lower.by, lower.at
+        )
+    }));
+    lines.extend(removed.iter().map(|gone| {
+        format!(
+            "  removed   {} = {}  {} {}, by {} {}",
+            gone.path, gone.value, gone.by, gone.at, gone.removed_by, gone.removed_at
         )
     }));
     lines
