@@ -54,6 +54,9 @@ pub struct Contribution {
     /// What it stands in place of, the strongest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overrode: Vec<Overridden>,
+    /// What a stronger level took out of the map or list that it stands in.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<Removed>,
 }
 
 /// A value that another one stands in place of.
@@ -68,6 +71,24 @@ pub struct Overridden {
     pub by: String,
     /// Where it stands in that object.
     pub at: String,
+}
+
+/// A value that a stronger level took out of a map or a list, whose other values stay.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Removed {
+    /// Its path in the cluster's values; of an entry of a list that of the list.
+    pub path: String,
+    /// The value.
+    pub value: Value,
+    /// The object that sets it.
+    pub by: String,
+    /// Where it stands in that object.
+    pub at: String,
+    /// The object that took it out.
+    pub removed_by: String,
+    /// Where that says so.
+    pub removed_at: String,
 }
 
 /// What may be asked for.
@@ -221,9 +242,11 @@ impl Rendered {
                 at: None,
                 strategy: None,
                 overrode: Vec::new(),
+                removed: Vec::new(),
             };
         };
         let origin = &tree.origin;
+        let (overrode, removed) = self.instead_of(&held.path.0);
         Contribution {
             path,
             what,
@@ -232,26 +255,113 @@ impl Rendered {
             level: Some(origin.source.level.clone()),
             at: Some(origin.at.to_string()),
             strategy: origin.how.map(name),
-            overrode: self.overrode(&held.path.0),
+            overrode,
+            removed,
         }
     }
 
-    /// What the value at a path stands in place of, and what the maps and lists above it do.
-    fn overrode(&self, path: &[Segment]) -> Vec<Overridden> {
-        let mut all = Vec::new();
+    /// What took out a value at a path, or a map or list above it. Empty: nothing did, or something stands there.
+    pub fn removed(&self, question: &Question) -> Vec<Removed> {
+        let Question::Values(path) = question else {
+            return Vec::new();
+        };
+        let mut above = path.0.as_slice();
+        while let Some((_, rest)) = above.split_last() {
+            above = rest;
+            if self.world.root().at(above).is_some() {
+                break;
+            }
+        }
+        let (gone, stands) = (path.to_string(), ValuePath(above.to_vec()).to_string());
+        let (_, removed) = self.instead_of(above);
+        // An entry of a list has the path of the list, which stands.
+        let is_it = |removed: &Removed| {
+            let rest = gone.strip_prefix(&removed.path);
+            let is_below = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
+            is_below && removed.path.len() > stands.len()
+        };
+        removed.into_iter().filter(is_it).collect()
+    }
+
+    /// What the value at a path stands in place of, and what the maps and lists above it do; and what was taken out of it and of these.
+    fn instead_of(&self, path: &[Segment]) -> (Vec<Overridden>, Vec<Removed>) {
+        let (mut overrode, mut removed) = (Vec::new(), Vec::new());
         for depth in (0..=path.len()).rev() {
             let (above, _) = path.split_at(depth);
             let mut tree: Option<&Arc<Tree>> = self.world.root().at(above);
-            while let Some(lower) = tree.and_then(|tree| tree.origin.overrode.as_ref()) {
-                all.push(Overridden {
-                    path: ValuePath(above.to_vec()).to_string(),
-                    value: lower.to_value(),
-                    by: lower.origin.source.object.to_string(),
-                    at: lower.origin.at.to_string(),
-                });
+            while let Some((held, lower)) =
+                tree.and_then(|tree| Some((tree, tree.origin.overrode.as_ref()?)))
+            {
+                if is_kept_of(lower, held) {
+                    let gone = gone(above, lower, held);
+                    removed.extend(gone.map(|(path, gone)| taken_out(path, gone, held)));
+                } else {
+                    overrode.push(Overridden {
+                        path: ValuePath(above.to_vec()).to_string(),
+                        value: lower.to_value(),
+                        by: lower.origin.source.object.to_string(),
+                        at: lower.origin.at.to_string(),
+                    });
+                }
                 tree = Some(lower);
             }
         }
-        all
+        (overrode, removed)
     }
+}
+
+/// A value that a merged map or list no longer has.
+fn taken_out(path: ValuePath, gone: &Arc<Tree>, merged: &Tree) -> Removed {
+    Removed {
+        path: path.to_string(),
+        value: gone.to_value(),
+        by: gone.origin.source.object.to_string(),
+        at: gone.origin.at.to_string(),
+        removed_by: merged.origin.source.object.to_string(),
+        removed_at: merged.origin.at.to_string(),
+    }
+}
+
+/// The parts of a map or list that are not in what it was merged into, each with its path.
+fn gone<'a>(
+    path: &'a [Segment],
+    lower: &'a Tree,
+    merged: &'a Tree,
+) -> impl Iterator<Item = (ValuePath, &'a Arc<Tree>)> {
+    let path = ValuePath(path.to_vec());
+    let parts: Vec<_> = match (&lower.shape, &merged.shape) {
+        (Shape::Map(parts), Shape::Map(held)) => parts
+            .iter()
+            .filter(|(key, _)| !held.contains_key(*key))
+            .map(|(key, part)| (path.key(key), part))
+            .collect(),
+        (Shape::List(parts), Shape::List(held)) => parts
+            .iter()
+            .filter(|part| {
+                !held
+                    .iter()
+                    .any(|held| held.is_same(part) || is_kept_of(part, held))
+            })
+            .map(|part| (path.clone(), part))
+            .collect(),
+        _ => Vec::new(),
+    };
+    parts.into_iter()
+}
+
+/// Whether a value has anything of another one as it stands there, so that it was merged with it and does not stand in its place.
+fn is_kept_of(other: &Arc<Tree>, tree: &Arc<Tree>) -> bool {
+    let whole = ValuePath::default();
+    let leaves = other.leaves(&whole);
+    let is_kept = |held: &Arc<Tree>| {
+        let mut held = Some(held);
+        std::iter::from_fn(|| {
+            let here = held?;
+            held = here.origin.overrode.as_ref();
+            Some(here)
+        })
+        .any(|held| leaves.iter().any(|(_, leaf)| Arc::ptr_eq(leaf, held)))
+    };
+    let is_parted = !matches!(tree.shape, Shape::Leaf(_));
+    is_parted && tree.leaves(&whole).iter().any(|(_, held)| is_kept(held))
 }

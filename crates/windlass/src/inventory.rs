@@ -10,6 +10,7 @@ use std::{
 use ansible::mask::MASK;
 use anyhow::Context;
 use api::inventory::{FleetCluster, Rollout};
+use controller::hint::placed;
 use fleet::rollout::{
     self,
     waves::{Candidate, names_nothing},
@@ -25,7 +26,7 @@ use serde_json::Value;
 use crate::{
     cli::{CheckInventory, DiffInventories, Explain, Global, Inventory, Output, Render},
     manifest::{self, Opener, sealed::is_manifest},
-    terminal::{self, text},
+    terminal::{self, text, told},
 };
 
 mod back;
@@ -51,7 +52,8 @@ pub(crate) async fn inventory(global: &Global, command: &Inventory) -> ExitCode 
         Inventory::Import(options) => import::import(global, options).await,
     };
     done.unwrap_or_else(|error| {
-        eprintln!("windlass: {}", text(&format!("{error:#}")));
+        let told = placed(&told(&error), &global.namespace);
+        eprintln!("windlass: {}", text(&told));
         ExitCode::from(2)
     })
 }
@@ -105,6 +107,19 @@ async fn explain(global: &Global, options: &Explain) -> anyhow::Result<ExitCode>
         if values.any(terminal::is_hidden) {
             explanation.value = MASK.into();
         }
+    }
+    if explanations.is_empty()
+        && let Some(gone) = rendered.removed(&question).first()
+    {
+        anyhow::bail!(
+            "{} has no {} any more: {} {} sets it, and {} {} takes it out",
+            options.cluster,
+            gone.path,
+            gone.by,
+            gone.at,
+            gone.removed_by,
+            gone.removed_at
+        );
     }
     anyhow::ensure!(
         !explanations.is_empty(),
@@ -353,6 +368,7 @@ fn contribution(from: &Contribution) -> Vec<String> {
         at,
         strategy,
         overrode,
+        removed,
     } = from;
     let Some(at) = at else {
         return vec![format!("  not set   {path}, looked through {by}")];
@@ -369,6 +385,12 @@ fn contribution(from: &Contribution) -> Vec<String> {
         format!(
             "  overrode  {} = {}  {} {}",
             lower.path, lower.value, lower.by, lower.at
+        )
+    }));
+    lines.extend(removed.iter().map(|gone| {
+        format!(
+            "  removed   {} = {}  {} {}, by {} {}",
+            gone.path, gone.value, gone.by, gone.at, gone.removed_by, gone.removed_at
         )
     }));
     lines

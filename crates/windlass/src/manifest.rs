@@ -1,7 +1,7 @@
 //! Objects read from files, encrypted ones among them.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     io::Read,
     path::{Path, PathBuf},
 };
@@ -18,7 +18,7 @@ pub(crate) use sealed::Opener;
 /// Reads every object of the files and directories, in order; `-` is standard input. A directory gives its `.yaml`,
 /// `.yml` and `.json` files by name, those with a further `.age` too, without its sub-directories. What is encrypted is opened.
 pub(crate) fn read(opener: &Opener, paths: &[PathBuf]) -> anyhow::Result<Vec<DynamicObject>> {
-    let mut objects = Vec::new();
+    let (mut objects, mut places) = (Vec::new(), Vec::new());
     for path in paths {
         for file in files(path)? {
             let failed = || format!("in {}", file.display());
@@ -29,30 +29,50 @@ pub(crate) fn read(opener: &Opener, paths: &[PathBuf]) -> anyhow::Result<Vec<Dyn
                 None => parse(&bytes).and_then(items),
             };
             objects.extend(read.with_context(failed)?);
+            places.resize(objects.len(), file);
         }
     }
     anyhow::ensure!(!objects.is_empty(), "no object in {}", list(paths));
-    unique(&objects)?;
+    unique(&objects, &places)?;
     Ok(objects)
 }
 
-/// The second of two objects with one name would silently replace the first.
-fn unique(objects: &[DynamicObject]) -> anyhow::Result<()> {
-    let mut seen = HashSet::new();
-    for object in objects {
+/// The second of two objects with one name would silently replace the first. Each object stands in the file of the same number.
+fn unique(objects: &[DynamicObject], files: &[PathBuf]) -> anyhow::Result<()> {
+    let mut seen = HashMap::new();
+    for (object, file) in objects.iter().zip(files) {
         let types = object.types.clone().unwrap_or_default();
         let metadata = &object.metadata;
         let (name, namespace) = (
             metadata.name.as_deref().unwrap_or_default(),
             metadata.namespace.as_deref(),
         );
-        anyhow::ensure!(
-            seen.insert((types.api_version, types.kind.clone(), namespace, name)),
-            "{} {name} stands twice in the files: give each its own metadata.name, or remove one",
-            types.kind
+        let rule = rule(&types.api_version, "Twice");
+        let kind = types.kind.clone();
+        let Some(first) = seen.insert((types.api_version, types.kind, namespace, name), file)
+        else {
+            continue;
+        };
+        let first = first.display();
+        let places = if first.to_string() == file.display().to_string() {
+            format!("twice in {first}")
+        } else {
+            format!("twice, in {first} and in {}", file.display())
+        };
+        anyhow::bail!(
+            "{kind} {name} stands {places}: give each its own metadata.name, or remove one{rule}"
         );
     }
     Ok(())
+}
+
+/// The name of a rule, for what stands in an inventory: all that is wrong there is told with one.
+fn rule(api_version: &str, name: &str) -> String {
+    if api_version.split('/').next() == Some(api::inventory::GROUP) {
+        format!(" [{name}]")
+    } else {
+        String::new()
+    }
 }
 
 /// The files that are meant by a path, as [`read`] reads them.
@@ -89,7 +109,7 @@ fn bytes(file: &Path) -> anyhow::Result<Vec<u8>> {
 /// The documents of a file that is not encrypted.
 fn parse(bytes: &[u8]) -> anyhow::Result<Vec<Value>> {
     let text = str::from_utf8(bytes).context("it is no text in UTF-8")?;
-    let documents = documents(text).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let documents = documents(text).map_err(|error| anyhow::anyhow!(broken(&error, text)))?;
     anyhow::ensure!(
         !documents.iter().any(sops::is_left_sealed),
         "it has values that SOPS encrypted (ENC[AES256_GCM,...]), and not the field sops without which nobody can open them: take the \
@@ -103,34 +123,112 @@ fn documents(text: &str) -> Result<Vec<Value>, serde_saphyr::Error> {
     serde_saphyr::from_multiple_with_options(text, options)
 }
 
+/// Why a text is no YAML and what to do, for whoever writes it: the parser speaks to who has written a program.
+fn broken(error: &serde_saphyr::Error, text: &str) -> String {
+    use serde_saphyr::{Error, MessageFormatter, UserMessageFormatter};
+    let error = error.without_snippet();
+    let (what, remedy) = match error {
+        Error::NullIntoString { .. } => (
+            "there is no name before a colon, or null".to_owned(),
+            "write the name, in quotes if it is null or ~, or take the colon out",
+        ),
+        Error::DuplicateMappingKey { key, .. } => (
+            format!(
+                "{} stands twice in one map",
+                key.as_deref().unwrap_or("a name")
+            ),
+            "remove one of the two",
+        ),
+        other => (
+            UserMessageFormatter.format_message(other).into_owned(),
+            "indent with spaces alone, and the same for all that stands side by side; close what is opened; put into quotes what begins with a \
+             brace, or has a colon or a hash in it",
+        ),
+    };
+    let place = error
+        .location()
+        .map(|at| place(text, at.line(), at.column()));
+    format!("{}{what}: {remedy}", place.unwrap_or_default())
+}
+
+/// Where something stands in a text, with the line.
+fn place(text: &str, line: u64, column: u64) -> String {
+    let above = usize::try_from(line).unwrap_or_default().saturating_sub(1);
+    let mut documents = 1;
+    let mut is_begun = false;
+    for line in text.lines().take(above) {
+        if line.starts_with("---") {
+            documents += usize::from(is_begun);
+            is_begun = false;
+        } else {
+            is_begun |= !line.trim().is_empty() && !line.starts_with('#');
+        }
+    }
+    let shown = text.lines().nth(above).unwrap_or_default().trim();
+    let shown = api::text::plain(shown, LONGEST_LINE);
+    format!("document {documents}, line {line}, column {column}, `{shown}`: ")
+}
+
+/// How much is shown of a line.
+const LONGEST_LINE: usize = 120;
+
 /// The objects of documents. Lists (`kind: List`) are taken apart.
 fn items(documents: Vec<Value>) -> anyhow::Result<Vec<DynamicObject>> {
     let mut objects = Vec::new();
-    for document in documents.into_iter().filter(|document| !document.is_null()) {
+    let is_one = documents.len() == 1;
+    let documents = documents.into_iter().zip(1..);
+    for (document, number) in documents.filter(|(document, _)| !document.is_null()) {
         let items = match document.get("items") {
             Some(Value::Array(items)) if document["kind"] == "List" => items.clone(),
             _ => vec![document],
         };
         for item in items {
-            objects.push(object(item)?);
+            let object = object(item);
+            objects.push(if is_one {
+                object?
+            } else {
+                object.with_context(|| format!("document {number}"))?
+            });
         }
     }
     Ok(objects)
 }
 
 fn object(value: Value) -> anyhow::Result<DynamicObject> {
+    anyhow::ensure!(
+        value.is_object(),
+        "it is no object, but {}: write apiVersion, kind and metadata.name",
+        api::text::plain(&value.to_string(), LONGEST_LINE)
+    );
     let kind = value["kind"].as_str().unwrap_or_default().to_owned();
     let name = value["metadata"]["name"]
         .as_str()
         .unwrap_or_default()
         .to_owned();
+    let api_version = value["apiVersion"].as_str().unwrap_or_default().to_owned();
     anyhow::ensure!(
-        value["apiVersion"].is_string() && !kind.is_empty(),
-        "an object has no apiVersion or no kind"
+        !api_version.is_empty() && !kind.is_empty(),
+        "an object has no apiVersion or no kind: write both, as docs/reference has them"
     );
-    anyhow::ensure!(!name.is_empty(), "a {kind} has no metadata.name");
+    let rule = rule(&api_version, "Malformed");
+    anyhow::ensure!(
+        !name.is_empty(),
+        "a {kind} has no metadata.name: write one{rule}"
+    );
+    if let Some(field) = no_text(&value["metadata"]) {
+        anyhow::bail!("{kind} {name} {field}: write a text there, in quotes{rule}");
+    }
     serde_json::from_value(value)
-        .with_context(|| format!("{kind} {name} is not a Kubernetes object"))
+        .with_context(|| format!("{kind} {name} is not a Kubernetes object{rule}"))
+}
+
+/// The first label or annotation that is no text, and what it is instead.
+fn no_text(metadata: &Value) -> Option<String> {
+    ["labels", "annotations"].into_iter().find_map(|field| {
+        let mut entries = metadata[field].as_object()?.iter();
+        let (key, value) = entries.find(|(_, value)| !value.is_string())?;
+        Some(format!("metadata.{field}.{key} is {value}"))
+    })
 }
 
 fn list(paths: &[PathBuf]) -> String {
@@ -170,6 +268,85 @@ mod tests {
             let error = format!("{:#}", parse(text.as_bytes()).and_then(items).unwrap_err());
             assert!(error.contains(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_told_in_plain_words() {
+        let first = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n";
+        for (text, words) in [
+            (
+                format!("{first}---\nkind: Site\n  : x\n"),
+                vec!["document 2, line 6"],
+            ),
+            (
+                format!("---\n{first}---\nkind: Site\nnull: x\n"),
+                vec![
+                    "document 2, line 7, column 1, `null: x`: there is no name before a colon",
+                    ": write the name, in quotes",
+                ],
+            ),
+            (
+                "a: 1\na: 2\n".to_owned(),
+                vec!["line 2", "a stands twice in one map: remove one of the two"],
+            ),
+            ("a: {{ name }}\n".to_owned(), vec!["line 1", "quotes"]),
+            ("a: [1\nb: 2\n".to_owned(), vec!["close what is opened"]),
+        ] {
+            let error = format!("{:#}", parse(text.as_bytes()).unwrap_err());
+            for word in words {
+                assert!(error.contains(word), "{word}: {error}");
+            }
+            for word in ["deserialize", "Option<", "Options", "\n"] {
+                assert!(!error.contains(word), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_told_with_its_document_and_field() {
+        let inventory = "apiVersion: inventory.windlass.dev/v1alpha1\nkind: Site\n";
+        for (text, words) in [
+            (
+                format!("{inventory}metadata: {{name: a}}\n---\n{inventory}metadata: {{name: }}\n"),
+                "document 2: a Site has no metadata.name: write one [Malformed]",
+            ),
+            (
+                format!("{inventory}metadata: {{name: a, labels: {{rack: 1}}}}\n"),
+                "Site a metadata.labels.rack is 1: write a text there, in quotes [Malformed]",
+            ),
+            (
+                "name fra1\n".to_owned(),
+                "it is no object, but \"name fra1\"",
+            ),
+        ] {
+            let error = format!("{:#}", parse(text.as_bytes()).and_then(items).unwrap_err());
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_object_that_stands_twice_is_told_with_both_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let site =
+            "apiVersion: inventory.windlass.dev/v1alpha1\nkind: Site\nmetadata: {name: fra1}\n";
+        std::fs::write(at("a.yaml"), site).unwrap();
+        std::fs::write(at("b.yaml"), site).unwrap();
+        let read = |paths: &[PathBuf]| {
+            let refused = read(&Opener::refusing(""), paths).unwrap_err();
+            let place = format!("{}/", directory.path().display());
+            refused.to_string().replace(&place, "")
+        };
+        assert_eq!(
+            read(&[directory.path().to_owned()]),
+            "Site fra1 stands twice, in a.yaml and in b.yaml: give each its own metadata.name, or remove one [Twice]"
+        );
+        std::fs::write(at("a.yaml"), format!("{site}---\n{site}")).unwrap();
+        let told = read(&[at("a.yaml")]);
+        assert!(
+            told.starts_with("Site fra1 stands twice in a.yaml: "),
+            "{told}"
+        );
     }
 
     #[test]

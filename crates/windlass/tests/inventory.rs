@@ -8,6 +8,8 @@ use std::{
     process::Command,
 };
 
+use serde_json::{Value, json};
+
 struct Done {
     code: i32,
     out: String,
@@ -373,4 +375,67 @@ fn an_import_of_a_topology_names_the_class_that_it_leaves_out() {
         "{}",
         imported.out
     );
+}
+
+#[test]
+fn a_first_cluster_becomes_a_fleet_as_the_guide_has_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let guide = fs::read_to_string(root.join("docs/fleets.md")).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let (one, fleet, there) = (at("one"), at("fleet"), at("there.yaml"));
+    // Of the namespace, the cluster and its hosts, as kubectl gives them: the last two.
+    let cluster = fs::read_to_string(root.join("examples/first-cluster/cluster.yaml")).unwrap();
+    let (_, cluster) = cluster.split_once("---\n").unwrap();
+    let nodes = fs::read_to_string(root.join("examples/first-cluster/nodes.yaml")).unwrap();
+    fs::write(&there, format!("{cluster}---\n{nodes}")).unwrap();
+    let imported = windlass(&["import", &one, "-f", &there]);
+    assert_eq!((imported.code, imported.err.as_str()), (0, ""));
+
+    // Moved as the guide says.
+    let read = |file: &str| -> Vec<Value> {
+        let text = fs::read_to_string(Path::new(&one).join(file)).unwrap();
+        serde_saphyr::from_multiple(&text).unwrap()
+    };
+    let (mut clusters, mut levels) = (read("clusters.yaml"), read("levels.yaml"));
+    let cluster = clusters[0]["spec"]["values"]["spec"].take();
+    let mut shared = cluster.clone();
+    let creation = shared["operations"].as_object_mut().unwrap();
+    let creation = creation.remove("creation").unwrap();
+    assert_eq!(creation["startConditions"]["nodes"]["minimum"], 3);
+    clusters[0]["spec"]["values"]["spec"] = json!({"operations": {"creation": creation}});
+    let sites = levels.iter_mut().filter(|level| level["kind"] == "Site");
+    for site in sites {
+        site["spec"]["values"]["spec"] = shared.clone();
+    }
+    fs::create_dir(&fleet).unwrap();
+    for entry in fs::read_dir(&one).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, Path::new(&fleet).join(path.file_name().unwrap())).unwrap();
+    }
+    for (file, objects) in [("clusters.yaml", clusters), ("levels.yaml", levels)] {
+        let objects: Vec<_> = objects.iter().map(Value::to_string).collect();
+        fs::write(Path::new(&fleet).join(file), objects.join("\n---\n")).unwrap();
+    }
+    let same = windlass(&["diff", &one, &fleet]);
+    assert_eq!(
+        (same.code, same.out.as_str(), same.err.as_str()),
+        (0, "", "")
+    );
+
+    let (_, second) = guide
+        .split_once("A second one is then\n\n```yaml\n")
+        .unwrap();
+    let (second, _) = second.split_once("```").unwrap();
+    fs::write(Path::new(&fleet).join("second.yaml"), second).unwrap();
+    let second = windlass(&["render", "second", "-f", &fleet]);
+    assert_eq!((second.code, second.err.as_str()), (0, ""));
+    let second: Vec<Value> = serde_saphyr::from_multiple(&second.out).unwrap();
+    let made = second
+        .iter()
+        .find(|made| made["kind"] == "Cluster")
+        .unwrap();
+    assert_eq!(made["spec"]["ssh"], cluster["ssh"]);
+    // It has one host, and waits for no more.
+    assert_eq!(made["spec"]["operations"].get("creation"), None, "{made}");
 }

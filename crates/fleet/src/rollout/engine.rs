@@ -378,8 +378,8 @@ fn held(
         Some((
             RolloutPhase::WaitingForApproval,
             format!(
-                "the wave {wave} waits for an approval: add it to spec.control.approved with spec.control.run {}, or make a WaveApproval \
-                 of it",
+                "the wave {wave} waits for an approval: windlass inventory approve; or add it to spec.control.approved with \
+                 spec.control.run {}, or make a WaveApproval of it",
                 run.id
             ),
         ))

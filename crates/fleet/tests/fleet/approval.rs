@@ -61,7 +61,8 @@ async fn what_waits_for_a_person_is_printed_and_who_let_it_begin_is_kept() {
         .map(|(column, cell)| (column.as_str(), cell.as_str()))
         .collect();
     let waits = format!(
-        "the wave rest waits for an approval: add it to spec.control.approved with spec.control.run {}, or make a WaveApproval of it",
+        "the wave rest waits for an approval: windlass inventory approve; or add it to spec.control.approved with spec.control.run {}, or make \
+         a WaveApproval of it",
         run.id
     );
     let (age, others) = printed.split_last().unwrap();

@@ -1,6 +1,6 @@
 //! What a person is told of where a value comes from.
 
-use inventory::explain::Question;
+use inventory::explain::{Explanation, Question};
 
 use crate::{cluster, fleet};
 
@@ -50,27 +50,73 @@ fn a_field_of_an_object_tells_of_template_and_values() {
 
 #[test]
 fn what_was_knocked_out_is_told_of() {
-    let rules = "[{path: l, strategy: Unique, knockoutPrefix: '--'}, {path: m, strategy: Deep, knockoutPrefix: '--'}]";
+    let rules = "[{path: l, strategy: Unique, knockoutPrefix: '--'}, {path: m, strategy: Deep, knockoutPrefix: '--'}, \
+                 {path: k, strategy: ListByKey, key: name, knockoutPrefix: '--'}]";
     let text = crate::two_levels(
         rules,
-        "{l: [a, b], m: {x: 1, y: 2}}",
-        "{l: [c, --a], m: {x: '--'}}",
+        "{l: [a, b], m: {x: {z: 1}, y: 2}, k: [{name: a, v: 1}, {name: b, v: 1}], n: {x: 1}, o: [a]}",
+        "{l: [c, --a], m: {x: '--'}, k: [{name: --a}, {name: b, v: 2}], o: [a, b]}",
     );
     let rendered = fleet(&text).unwrap().render(&cluster("c")).unwrap();
-    let explained = rendered
-        .explain(&Question::Values("m".parse().unwrap()))
-        .unwrap();
+    let told = |path: &str| {
+        let question = Question::Values(path.parse().unwrap());
+        let explained = rendered.explain(&question).unwrap();
+        let of_one = |explanation: &Explanation| {
+            let from = &explanation.from[0];
+            let overrode = from.overrode.iter().map(|lower| lower.value.to_string());
+            let removed = from
+                .removed
+                .iter()
+                .map(|gone| format!("{} = {}, by {}", gone.path, gone.value, gone.removed_at));
+            (
+                explanation.path.clone(),
+                overrode.collect::<Vec<_>>(),
+                removed.collect::<Vec<_>>(),
+            )
+        };
+        explained.iter().map(of_one).collect::<Vec<_>>()
+    };
+    let row = |path: &str, overrode: &[&str], removed: &[&str]| {
+        let all = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        (path.to_owned(), all(overrode), all(removed))
+    };
+    let list = r#"l = "a", by spec.values.l"#;
     assert_eq!(
-        explained[0].from[0].overrode[0].value,
-        serde_json::json!({"x": 1, "y": 2})
+        told("l"),
+        [row("l[0]", &[], &[list]), row("l[1]", &[], &[list])]
     );
-    let explained = rendered
-        .explain(&Question::Values("l".parse().unwrap()))
-        .unwrap();
     assert_eq!(
-        explained[0].from[0].overrode[0].value,
-        serde_json::json!(["a", "b"])
+        told("m"),
+        [row("m.y", &[], &[r#"m.x = {"z":1}, by spec.values.m"#])]
     );
+    let keyed = r#"k = {"name":"a","v":1}, by spec.values.k"#;
+    assert_eq!(
+        told("k"),
+        [
+            row("k[0].name", &[r#""b""#], &[keyed]),
+            row("k[0].v", &["1"], &[keyed])
+        ]
+    );
+    // A list that was replaced whole stands in place of the other one, though they have an entry in common.
+    assert_eq!(
+        told("o"),
+        [
+            row("o[0]", &[r#"["a"]"#], &[]),
+            row("o[1]", &[r#"["a"]"#], &[])
+        ]
+    );
+
+    let removed = |path: &str| {
+        let removed = rendered.removed(&Question::Values(path.parse().unwrap()));
+        removed
+            .into_iter()
+            .map(|gone| gone.path)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(removed("m.x.z"), ["m.x"]);
+    for never in ["l[7]", "l[0].x", "m.z", "n.y", "nothing"] {
+        assert_eq!(removed(never), Vec::<String>::new(), "{never}");
+    }
 }
 
 #[test]

@@ -2,18 +2,25 @@
 
 use std::{collections::BTreeSet, process::ExitCode};
 
-use anyhow::{bail, ensure};
-use api::inventory::{RolloutControl, RolloutState};
-use fleet::plan::{
-    Error,
-    back::{self, Back, NoWay, Which},
+use anyhow::bail;
+use api::inventory::{
+    FleetCluster, FleetClusterStatus, MemberPhase, Rollout, RolloutControl, RolloutMember,
+    RolloutState,
 };
-use kube::ResourceExt;
+use fleet::{
+    plan::{
+        Error,
+        back::{self, Back, NoWay, Which},
+    },
+    rollout::engine,
+};
+use kube::{Api, Client, ResourceExt};
 
 use super::live;
 use crate::{
     cli::{Global, Output, RollBack},
     client::answered,
+    terminal::text,
 };
 
 /// Shows what goes back to what, and asks for it with `--yes`.
@@ -26,7 +33,12 @@ pub(super) async fn roll_back(global: &Global, options: &RollBack) -> anyhow::Re
         (None, None) => Which::Last,
     };
     let skip: BTreeSet<_> = options.skip.iter().cloned().collect();
-    let mut back = match back::back(&client, &rollout, which, &skip).await {
+    let left = left_out(&rollout);
+    // Of what is no part of a run any more nobody has to ask that it be left out.
+    let stays = left.iter().filter(|member| engine::has_begun(member));
+    let stays = stays.map(|member| member.name.clone());
+    let stays: BTreeSet<_> = stays.chain(skip.iter().cloned()).collect();
+    let mut back = match back::back(&client, &rollout, which, &stays).await {
         Err(NoWay::Refused(why)) => bail!("{why}"),
         Err(NoWay::Unknown(Error::Api(what, error))) => return answered(Err(error), &what),
         Err(NoWay::Unknown(error)) => {
@@ -43,14 +55,23 @@ pub(super) async fn roll_back(global: &Global, options: &RollBack) -> anyhow::Re
         ));
     }
     super::print_changes(&back.plan.changes, options.output)?;
+    let mut changed = Vec::new();
+    if back.is_under_way {
+        changed = changed_of(&client, &rollout, left).await?;
+        for cluster in &changed {
+            eprintln!(
+                "{}",
+                text(&format!("windlass: {}", staying(cluster, &back.run)))
+            );
+        }
+    }
     if let Some(why) = refusal(&back) {
         bail!(why);
     }
     let run = &back.run;
-    ensure!(
-        back.is_under_way || !back.plan.changes.is_empty(),
-        "every cluster is what it was before run {run} of roll-out {name} already, or stays as it is: there is nothing to take back"
-    );
+    if back.plan.changes.is_empty() {
+        bail!(nothing(&name, &back, !changed.is_empty()));
+    }
     if !options.yes {
         if matches!(options.output, Output::Text) {
             let again = global.carried_out_with(&chosen(options, run));
@@ -58,9 +79,6 @@ pub(super) async fn roll_back(global: &Global, options: &RollBack) -> anyhow::Re
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let known = rollout.spec.control.clone();
-    let known = known.filter(|_| back.is_under_way);
-    let control = control(known, run, &skip);
     let effect = if back.is_under_way {
         format!(
             "ends run {run}, and takes back what it has begun; kubectl get rollouts says how it goes"
@@ -70,7 +88,81 @@ pub(super) async fn roll_back(global: &Global, options: &RollBack) -> anyhow::Re
             "takes back run {run} and what came after it; kubectl get rollouts says how it goes"
         )
     };
-    live::ask(client, &rollout, &control, &effect).await
+    let wanted = |rollout: &Rollout| {
+        let known = rollout.spec.control.clone();
+        let known = known.filter(|_| back.is_under_way);
+        Ok((control(known, run, &skip), effect.clone()))
+    };
+    live::ask(client, rollout.clone(), wanted).await
+}
+
+/// The clusters of the run under way that somebody has had left out of it: no way back from it touches them.
+fn left_out(rollout: &Rollout) -> Vec<&RolloutMember> {
+    let Some(run) = live::open(rollout) else {
+        return Vec::new();
+    };
+    let control = rollout.spec.control.as_ref();
+    let control = control.filter(|control| control.run.as_ref() == Some(&run.id));
+    let named = |name| control.is_some_and(|control| control.skip.contains(name));
+    let members = run.clusters.iter();
+    let left = members.filter(|it| it.phase == MemberPhase::Skipped || named(&it.name));
+    left.collect()
+}
+
+/// Those of the clusters to which the run has brought something already.
+async fn changed_of(
+    client: &Client,
+    rollout: &Rollout,
+    left: Vec<&RolloutMember>,
+) -> anyhow::Result<Vec<String>> {
+    let namespace = rollout.namespace().unwrap_or_default();
+    let clusters = Api::<FleetCluster>::namespaced(client.clone(), &namespace);
+    let mut changed = Vec::new();
+    for member in left {
+        let cluster = clusters.get_opt(&member.name).await;
+        let cluster = answered(cluster, &format!("read FleetCluster {}", member.name))?;
+        if cluster.is_some_and(|cluster| is_changed(member, cluster.status.as_ref())) {
+            changed.push(member.name.clone());
+        }
+    }
+    Ok(changed)
+}
+
+/// Whether a run has brought something to a cluster.
+fn is_changed(member: &RolloutMember, status: Option<&FleetClusterStatus>) -> bool {
+    let brought = Some(&member.revision);
+    let is_brought = |status: &FleetClusterStatus| {
+        [&status.applied, &status.begun]
+            .map(Option::as_ref)
+            .contains(&brought)
+    };
+    member.before.as_ref() != brought && status.is_some_and(is_brought)
+}
+
+/// That a cluster which was left out is not taken back, why, and what to do.
+fn staying(cluster: &str, run: &str) -> String {
+    format!(
+        "FleetCluster {cluster} stays as run {run} has left it, changed: somebody has had it skipped, and what is skipped is no part of the way \
+         back; to change it, edit the inventory"
+    )
+}
+
+/// That nothing would go back, why, and what can be done instead.
+fn nothing(rollout: &str, back: &Back, is_other_changed: bool) -> String {
+    let run = &back.run;
+    if !back.is_under_way {
+        return format!(
+            "every cluster is what it was before run {run} of roll-out {rollout} already, or stays as it is: there is nothing to take back"
+        );
+    }
+    let why = if is_other_changed {
+        "of what it has changed, all stays"
+    } else {
+        "it has changed no cluster, or none that is not left out"
+    };
+    format!(
+        "run {run} of roll-out {rollout} has nothing to take back: {why}; to have it begin no other cluster: windlass inventory abort"
+    )
 }
 
 /// Why none of the clusters goes back, and what to do about it. None: they can. Nothing is asked for then, so the run goes on meanwhile.
@@ -118,8 +210,73 @@ mod tests {
     use std::collections::BTreeMap;
 
     use fleet::plan::Plan;
+    use serde_json::json;
 
     use super::*;
+
+    fn under_way(refused: BTreeMap<String, String>, is_under_way: bool) -> Back {
+        Back {
+            run: "r1".to_owned(),
+            is_under_way,
+            plan: Plan::default(),
+            refused,
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_was_left_out_after_it_was_changed_is_told() {
+        let of = |named: &str| -> Rollout {
+            serde_json::from_value(json!({
+                "apiVersion": "inventory.windlass.dev/v1alpha1", "kind": "Rollout", "metadata": {"name": "all"},
+                "spec": {"control": {"run": named, "skip": ["done"]}},
+                "status": {"run": {"id": "r1", "waves": ["rest"], "clusters": [
+                    {"name": "skipped", "wave": "rest", "before": "1", "revision": "2", "phase": "Skipped"},
+                    {"name": "done", "wave": "rest", "before": "1", "revision": "2", "phase": "Done"},
+                    {"name": "other", "wave": "rest", "before": "1", "revision": "2", "phase": "Done"},
+                ]}},
+            }))
+            .unwrap()
+        };
+        let left = |rollout: &Rollout| -> Vec<String> {
+            let left = left_out(rollout).into_iter();
+            left.map(|member| member.name.clone()).collect()
+        };
+        assert_eq!(left(&of("r1")), ["skipped", "done"]);
+        assert_eq!(left(&of("r0")), ["skipped"]);
+
+        let rollout = of("r1");
+        let member = left_out(&rollout)[0];
+        for (status, changed) in [
+            (json!({"applied": "1"}), false),
+            (json!({"applied": "1", "begun": "2"}), true),
+            (json!({"applied": "2"}), true),
+            (json!({}), false),
+        ] {
+            let read: FleetClusterStatus = serde_json::from_value(status.clone()).unwrap();
+            assert_eq!(is_changed(member, Some(&read)), changed, "{status}");
+        }
+        assert!(!is_changed(member, None));
+        let told = staying("skipped", "r1");
+        assert!(
+            told.contains("FleetCluster skipped stays as run r1"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn where_nothing_goes_back_that_is_said_and_what_to_do() {
+        let told = |is_under_way, changed| {
+            nothing("all", &under_way(BTreeMap::new(), is_under_way), changed)
+        };
+        let skipped = told(true, true);
+        assert!(
+            skipped.contains("has nothing to take back: of what it has changed, all stays"),
+            "{skipped}"
+        );
+        assert!(skipped.ends_with("windlass inventory abort"), "{skipped}");
+        assert!(told(true, false).contains("it has changed no cluster"));
+        assert!(told(false, false).ends_with("there is nothing to take back"));
+    }
 
     #[test]
     fn a_run_that_goes_on_is_told_with_what_holds_it() {
@@ -128,12 +285,7 @@ mod tests {
             let refused: BTreeMap<_, _> = refused
                 .map(|name| ((*name).to_owned(), "no version goes down".to_owned()))
                 .collect();
-            refusal(&Back {
-                run: "r1".to_owned(),
-                is_under_way,
-                plan: Plan::default(),
-                refused,
-            })
+            refusal(&under_way(refused, is_under_way))
         };
         assert_eq!(refused(&[], true), None);
         let at_work = refused(&["shop", "wiki"], true).unwrap();

@@ -1,10 +1,10 @@
 //! `windlass inventory` on the API: what an edit changes, and how a roll-out is steered.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use api::inventory::{
-    Rollout, RolloutControl, RolloutPhase, RolloutState, WaveApproval, WaveApprovalSpec,
+    Rollout, RolloutControl, RolloutPhase, RolloutRun, RolloutState, WaveApproval, WaveApprovalSpec,
 };
 use fleet::plan::Error;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -18,7 +18,7 @@ use crate::{
     cli::{Global, OfRollout, PlanInventory, SkipCluster},
     client::{answered, named_or_only},
     manifest::Opener,
-    terminal::text,
+    terminal::{text, told},
 };
 
 /// Says which clusters change, and what becomes of their machines. Who may not read Machines is told their number by replicas.
@@ -69,7 +69,7 @@ pub(super) fn say_unread(error: Option<kube::Error>) {
     if let Some(error) = error.map(anyhow::Error::new) {
         eprintln!(
             "windlass: Machines are counted by replicas, as they cannot be read: {}",
-            text(&format!("{error:#}"))
+            text(&told(&error))
         );
     }
 }
@@ -82,8 +82,7 @@ pub(super) async fn steer(
 ) -> anyhow::Result<ExitCode> {
     let client = global.client().await?;
     let rollout = pick(&client, of.rollout.as_deref(), &global.namespace).await?;
-    let (control, effect) = control(&rollout, verb)?;
-    ask(client, &rollout, &control, &effect).await
+    ask(client, rollout, |rollout| control(rollout, verb)).await
 }
 
 /// Lets the wave begin that waits for it, by an object: whoever may approve need not be able to write Rollouts.
@@ -106,12 +105,12 @@ pub(super) async fn approve(global: &Global, of: &OfRollout) -> anyhow::Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes what is asked of a roll-out, as it was read.
+/// Writes what is asked of a roll-out, as it was read. The operator writes its status at any time, most of all after an edit, and then
+/// the version that was read is the stored one no more: it is read again, and asked of that.
 pub(super) async fn ask(
     client: Client,
-    rollout: &Rollout,
-    control: &RolloutControl,
-    effect: &str,
+    rollout: Rollout,
+    wanted: impl Fn(&Rollout) -> anyhow::Result<(RolloutControl, String)>,
 ) -> anyhow::Result<ExitCode> {
     let parameters = PatchParams {
         field_manager: Some(manager(&client).await),
@@ -120,12 +119,35 @@ pub(super) async fn ask(
     let namespace = rollout.namespace().unwrap_or_default();
     let api = Api::<Rollout>::namespaced(client, &namespace);
     let name = rollout.name_any();
-    let body = Patch::Merge(body(rollout, control));
-    let patched = api.patch(&name, &parameters, &body).await;
-    answered(patched, &format!("steer roll-out {name}"))?;
-    println!("roll-out {name} {effect}");
-    Ok(ExitCode::SUCCESS)
+    let run = open(&rollout).map(|run| run.id.clone());
+    let mut read = rollout;
+    for _ in 0..ATTEMPTS {
+        let (control, effect) = wanted(&read)?;
+        let body = Patch::Merge(body(&read, &control));
+        let patched = api.patch(&name, &parameters, &body).await;
+        if !matches!(&patched, Err(kube::Error::Api(status)) if status.is_conflict()) {
+            answered(patched, &format!("steer roll-out {name}"))?;
+            println!("roll-out {name} {effect}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        tokio::time::sleep(BETWEEN).await;
+        let again = api.get(&name).await;
+        read = answered(again, &format!("read roll-out {name} again"))?;
+        ensure!(
+            open(&read).map(|run| &run.id) == run.as_ref(),
+            "roll-out {name} has come to another run meanwhile, so nothing was asked of it: look at it (kubectl get rollouts), and run the \
+             command again if it is still to be"
+        );
+    }
+    bail!(
+        "roll-out {name} was written by others {ATTEMPTS} times while this was to be, so nothing was asked of it: run the command again in a \
+         moment"
+    )
 }
+
+/// How often a roll-out is read again that others write, and how long after the last time.
+const ATTEMPTS: usize = 10;
+const BETWEEN: Duration = Duration::from_millis(200);
 
 /// The patch that makes the controls these and no others: a field that a merge leaves out stays, and would speak of another run from then on.
 fn body(rollout: &Rollout, control: &RolloutControl) -> Value {
@@ -185,38 +207,29 @@ pub(super) enum Verb<'a> {
 /// The controls that follow, and what they do. A verb that would do nothing is refused.
 fn control(rollout: &Rollout, verb: Verb<'_>) -> anyhow::Result<(RolloutControl, String)> {
     let name = rollout.name_any();
-    let status = rollout.status.clone().unwrap_or_default();
-    let phase = status.phase.unwrap_or_default();
     let mut control = rollout.spec.control.clone().unwrap_or_default();
-    let run = status.run.filter(|run| run.ended.is_none());
-    let open = || run.clone().with_context(|| no_run(&name));
-    let about = |control: &mut RolloutControl, id: &str| {
-        if control.run.as_deref() != Some(id) {
-            control.run = Some(id.to_owned());
-            control.approved.clear();
-            control.skip.clear();
-        }
-    };
+    let open = || open(rollout).with_context(|| no_run(&name));
     let effect = match verb {
         Verb::Pause => {
             control.state = Some(RolloutState::Paused);
             "begins no other cluster, and no other run".to_owned()
         }
         Verb::Resume => {
-            let state = control.state.unwrap_or_default();
+            let status = rollout.status.clone().unwrap_or_default();
             ensure!(
-                state != RolloutState::Running,
-                "roll-out {name} is neither paused, aborted nor to be rolled back, it is {phase:?}: {}",
+                asked(rollout) != RolloutState::Running,
+                "roll-out {name} is neither paused, aborted nor to be rolled back, it is {:?}: {}",
+                status.phase.unwrap_or_default(),
                 status
                     .waits
                     .unwrap_or_else(|| "kubectl get rollouts".to_owned())
             );
             control.state = Some(RolloutState::Running);
-            "goes on".to_owned()
+            return Ok((control, "goes on".to_owned()));
         }
         Verb::Abort => {
             let run = open()?;
-            about(&mut control, &run.id);
+            control = of_run(control, &run.id);
             control.state = Some(RolloutState::Aborted);
             format!(
                 "ends run {}: those under way go on, no other is begun",
@@ -236,22 +249,79 @@ fn control(rollout: &Rollout, verb: Verb<'_>) -> anyhow::Result<(RolloutControl,
                 run.id,
                 names.join(", ")
             );
-            about(&mut control, &run.id);
+            control = of_run(control, &run.id);
             if !control.skip.iter().any(|known| known == cluster) {
                 control.skip.push(cluster.to_owned());
             }
             format!("leaves {cluster} out, unless it is under way")
         }
     };
-    Ok((control, effect))
+    let forgotten =
+        wanted_back(rollout).filter(|_| control.state != Some(RolloutState::RolledBack));
+    let forgotten = forgotten.map(|run| {
+        format!("; that run {run} be taken back is asked for no more: ask again when it may be")
+    });
+    Ok((control, effect + &forgotten.unwrap_or_default()))
+}
+
+/// The run that is under way.
+pub(super) fn open(rollout: &Rollout) -> Option<&RolloutRun> {
+    let run = rollout.status.as_ref()?.run.as_ref()?;
+    Some(run).filter(|run| run.ended.is_none())
+}
+
+/// What was said so far, where it was said of this run. Of what was said of another one, that the roll-out is paused alone counts for this
+/// one too: approvals, clusters that are left out, and that it is to end or to be taken back were never said of it.
+fn of_run(control: RolloutControl, run: &str) -> RolloutControl {
+    if control.run.as_deref() == Some(run) {
+        return control;
+    }
+    let is_held = |state: &RolloutState| *state == RolloutState::Paused;
+    RolloutControl {
+        state: control.state.filter(is_held),
+        run: Some(run.to_owned()),
+        ..RolloutControl::default()
+    }
+}
+
+/// What is asked for that counts: of a run that has ended, that it is aborted is not.
+fn asked(rollout: &Rollout) -> RolloutState {
+    let control = rollout.spec.control.clone().unwrap_or_default();
+    let state = control.state.unwrap_or_default();
+    let is_open = open(rollout).is_some_and(|run| control.run.as_ref() == Some(&run.id));
+    match state {
+        RolloutState::Aborted if !is_open => RolloutState::Running,
+        RolloutState::RolledBack if !is_open && wanted_back(rollout).is_none() => {
+            RolloutState::Running
+        }
+        state => state,
+    }
+}
+
+/// The run that has ended, and is to be taken back as soon as that can be.
+fn wanted_back(rollout: &Rollout) -> Option<&str> {
+    let control = rollout.spec.control.as_ref()?;
+    let status = rollout.status.as_ref()?;
+    let run = control.run.as_deref()?;
+    let mut history = status.history.iter();
+    let record = history.find(|record| record.id == run)?;
+    // One that was aborted is not taken back, nor one that was already.
+    let is_over = matches!(
+        record.phase,
+        RolloutPhase::Aborted | RolloutPhase::RolledBack
+    );
+    let history = status.history.iter().map(|record| &record.rolls_back);
+    let mut backs = history.chain(status.run.iter().map(|run| &run.rolls_back));
+    let is_back = backs.any(|back| back.as_deref() == Some(run));
+    let is_wanted = control.state == Some(RolloutState::RolledBack);
+    (is_wanted && !is_over && !is_back).then_some(run)
 }
 
 /// The approval of the wave that waits for one.
 fn approval(rollout: &Rollout) -> anyhow::Result<WaveApproval> {
     let name = rollout.name_any();
+    let run = open(rollout).with_context(|| no_run(&name))?;
     let status = rollout.status.clone().unwrap_or_default();
-    let run = status.run.filter(|run| run.ended.is_none());
-    let run = run.with_context(|| no_run(&name))?;
     let phase = status.phase.unwrap_or_default();
     ensure!(
         phase == RolloutPhase::WaitingForApproval,
@@ -270,7 +340,7 @@ fn approval(rollout: &Rollout) -> anyhow::Result<WaveApproval> {
         },
         spec: WaveApprovalSpec {
             rollout: name,
-            run: run.id,
+            run: run.id.clone(),
             wave: wave.to_owned(),
         },
     })
@@ -290,6 +360,8 @@ pub(super) async fn pick(
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Namespace;
+
     use super::*;
 
     #[test]
@@ -302,6 +374,51 @@ mod tests {
         assert_eq!(manager_of(None), "windlass");
         let long = manager_of(Some(&"a".repeat(300)));
         assert!(long.len() <= 128, "{long}");
+    }
+
+    #[tokio::test]
+    async fn a_status_that_is_written_meanwhile_keeps_nobody_from_asking() {
+        let directory = tempfile::tempdir().unwrap();
+        let server = kapi::Server::open(kapi::Options {
+            data_dir: directory.path().to_owned(),
+            crds: api::inventory::definitions(),
+            listen: None,
+        })
+        .await
+        .unwrap();
+        let client = Client::new(server.router(), "fleet");
+        let api = Api::<Rollout>::namespaced(client.clone(), "fleet");
+        let space: Namespace =
+            serde_json::from_value(json!({"metadata": {"name": "fleet"}})).unwrap();
+        let spaces = Api::<Namespace>::all(client.clone());
+        spaces.create(&PostParams::default(), &space).await.unwrap();
+        let mut made = rollout("Running", json!("Paused"));
+        made.metadata.namespace = Some("fleet".to_owned());
+        api.create(&PostParams::default(), &made).await.unwrap();
+        let usual = PatchParams::default();
+        let written = async |run: &str| {
+            let mut status = json!(made.status);
+            status["run"]["id"] = json!(run);
+            let status = Patch::Merge(json!({"status": status}));
+            let written = api.patch_status("all", &usual, &status).await;
+            written.unwrap()
+        };
+        let stale = written("new").await;
+        let status = Patch::Merge(json!({"status": {"done": "0/1"}}));
+        api.patch_status("all", &usual, &status).await.unwrap();
+        let wanted = |rollout: &Rollout| control(rollout, Verb::Skip("shop"));
+        ask(client.clone(), stale.clone(), wanted).await.unwrap();
+        let stored = api.get("all").await.unwrap().spec.control.unwrap();
+        assert_eq!(
+            (stored.run.as_deref(), stored.skip),
+            (Some("new"), vec!["shop".to_owned()])
+        );
+
+        written("newer").await;
+        let refused = ask(client, stale, wanted).await.unwrap_err().to_string();
+        assert!(refused.contains("has come to another run"), "{refused}");
+        let stored = api.get("all").await.unwrap().spec.control.unwrap();
+        assert_eq!(stored.run.as_deref(), Some("new"));
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
@@ -338,6 +455,52 @@ mod tests {
             stored(&RolloutControl::default()),
             RolloutControl::default()
         );
+    }
+
+    #[test]
+    fn no_verb_ends_a_run_that_another_one_was_meant_by() {
+        for (state, verb, wanted) in [
+            ("Aborted", Verb::Skip("shop"), None),
+            ("RolledBack", Verb::Skip("shop"), None),
+            ("Paused", Verb::Skip("shop"), Some(RolloutState::Paused)),
+            ("RolledBack", Verb::Abort, Some(RolloutState::Aborted)),
+            ("Aborted", Verb::Pause, Some(RolloutState::Paused)),
+        ] {
+            let former = rollout("Running", json!(state));
+            let (control, _) = control(&former, verb).unwrap();
+            assert_eq!(control.state, wanted, "{state} {verb:?}");
+            let run = control.run.as_deref();
+            let is_about = matches!(verb, Verb::Pause) || run == Some("new");
+            assert!(is_about, "{state} {verb:?}: {run:?}");
+        }
+        // Said of this run, it stays.
+        let mut aborted = rollout("Aborted", json!("Aborted"));
+        aborted.spec.control.get_or_insert_default().run = Some("new".to_owned());
+        let (skips, _) = control(&aborted, Verb::Skip("shop")).unwrap();
+        assert_eq!(skips.state, Some(RolloutState::Aborted));
+        assert!(control(&aborted, Verb::Resume).is_ok());
+        for state in ["Aborted", "RolledBack"] {
+            let former = rollout("Running", json!(state));
+            let refused = control(&former, Verb::Resume).unwrap_err().to_string();
+            assert!(refused.contains("it is Running"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_no_more_is_told() {
+        let mut waits = rollout("Running", json!("RolledBack"));
+        let status = waits.status.get_or_insert_default();
+        let old = json!([{"id": "old", "phase": "Succeeded", "done": 1, "notDone": 0}]);
+        status.history = serde_json::from_value(old).unwrap();
+        for verb in [Verb::Skip("shop"), Verb::Pause, Verb::Abort] {
+            let (_, effect) = control(&waits, verb).unwrap();
+            assert!(effect.contains("that run old be taken back"), "{effect}");
+        }
+        assert!(control(&waits, Verb::Resume).is_ok());
+        let back = waits.status.as_mut().and_then(|status| status.run.as_mut());
+        back.unwrap().rolls_back = Some("old".to_owned());
+        let (_, effect) = control(&waits, Verb::Abort).unwrap();
+        assert!(!effect.contains("taken back"), "{effect}");
     }
 
     #[test]

@@ -77,17 +77,24 @@ pub(crate) fn check_values<'a>(
         let is_known = version == "v1" && KNOWN.contains(&kind.as_str());
         let is_planned = PLANNED.contains(&kind.as_str());
         let lower = kind.to_lowercase();
+        let rule = |name| super::rule(&version, name);
         match schemas.0.get(&(version.clone(), kind)) {
             Some(schema) => {
                 others.extend((!is_planned).then(|| shown.clone()));
                 let faults = faults(schema, &lower, object.clone());
-                wrong.extend(faults.into_iter().map(|fault| format!("{shown}: {fault}")));
+                let rule = rule("Schema");
+                wrong.extend(
+                    faults
+                        .into_iter()
+                        .map(|fault| format!("{shown}: {fault}{rule}")),
+                );
             }
             None if is_known => {}
             None if kinds.is_empty() => others.push(shown),
             None => wrong.push(format!(
-                "{shown}: {version} has no such kind: write one of {}",
-                kinds.join(", ")
+                "{shown}: {version} has no such kind: write one of {}{}",
+                kinds.join(", "),
+                rule("UnknownKind")
             )),
         }
     }
@@ -175,10 +182,32 @@ fn with_remedy(error: &FieldError, object: &Value) -> String {
         "write a list, such as [ONE, TWO]".to_owned()
     } else if told.ends_with(": \"string\"") {
         "write it without quotes".to_owned()
+    } else if let Some(remedy) = within_bounds(&told) {
+        remedy
     } else {
         return told;
     };
     format!("{told}: {remedy}")
+}
+
+/// What to write where a value is out of bounds, or missing.
+fn within_bounds(told: &str) -> Option<String> {
+    let bound = |words: &str| told.split_once(words).map(|(_, bound)| bound);
+    if let Some(least) = bound("should be greater than or equal to ") {
+        return Some(format!("write {least} or more"));
+    }
+    if let Some(most) = bound("should be less than or equal to ") {
+        return Some(format!("write {most} or less"));
+    }
+    let remedies = [
+        ("Unsupported value: ", "write one of them"),
+        ("Duplicate value: ", "remove one of the two"),
+        ("Too many: ", "remove some"),
+        ("Too long: ", "write a shorter one"),
+        (": Required value", "write it"),
+    ];
+    let remedy = remedies.into_iter().find(|(words, _)| told.contains(words));
+    remedy.map(|(_, remedy)| remedy.to_owned())
 }
 
 fn written<'a>(object: &'a Value, path: &str) -> Option<&'a str> {
@@ -259,6 +288,24 @@ mod tests {
             assert!(told.contains(part), "{part}: {told}");
         }
         assert!(!told.contains("<nil>"), "{told}");
+    }
+
+    #[test]
+    fn what_is_out_of_bounds_in_an_inventory_is_told_with_its_rule_and_what_to_write() {
+        let wrong = json!({
+            "budgets": [{"level": "site", "maximum": 0}, {"maximum": 2000}, {"level": "site", "maximum": "2"}],
+            "approval": "Sometimes",
+        });
+        let rollout = object("inventory.windlass.dev/v1alpha1", "Rollout", &wrong);
+        let told = check(&[rollout]).unwrap_err().to_string();
+        for part in [
+            "spec.budgets[0].maximum in body should be greater than or equal to 1: write 1 or more [Schema]\n",
+            "write it [Schema]\n",
+            "must be of type integer: \"string\": write it without quotes [Schema]\n",
+            "write one of them [Schema]\n",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
     }
 
     #[test]
