@@ -112,8 +112,8 @@ pub async fn reconcile(
         .prepare(clusters.map(ResourceExt::name_any).collect())
         .await;
     let known = known::Known {
-        approvals,
         unreadable,
+        approvals,
         ..known::known(rollout, &all, &inventory, &context)
     };
     let unrest = inventory.unrest();

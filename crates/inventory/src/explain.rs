@@ -294,7 +294,7 @@ impl Rendered {
             {
                 if is_kept_of(lower, held) {
                     let gone = gone(above, lower, held);
-                    removed.extend(gone.map(|(path, gone)| taken_out(path, gone, held)));
+                    removed.extend(gone.map(|(path, gone)| taken_out(&path, gone, held)));
                 } else {
                     overrode.push(Overridden {
                         path: ValuePath(above.to_vec()).to_string(),
@@ -311,7 +311,7 @@ impl Rendered {
 }
 
 /// A value that a merged map or list no longer has.
-fn taken_out(path: ValuePath, gone: &Arc<Tree>, merged: &Tree) -> Removed {
+fn taken_out(path: &ValuePath, gone: &Arc<Tree>, merged: &Tree) -> Removed {
     Removed {
         path: path.to_string(),
         value: gone.to_value(),

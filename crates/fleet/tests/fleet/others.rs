@@ -31,7 +31,7 @@ async fn begin(world: &World, documents: Value) {
     namespaces.create(&parameters, &others).await.unwrap();
 }
 
-fn of_kubespray(kind: &str, namespace: &str, name: &str, spec: Value) -> Value {
+fn of_kubespray(kind: &str, namespace: &str, name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "kubespray.k8s.io/v1", "kind": kind,
         "metadata": {"name": name, "namespace": namespace}, "spec": spec,
@@ -43,12 +43,12 @@ fn cluster(name: &str, version: &str) -> Value {
         "kubernetesVersion": version, "kubespray": {"version": "2.30.0", "source": {"path": "bundle"}},
         "ssh": {"user": "root", "privateKeySecretRef": {"name": "ssh"}},
     });
-    of_kubespray("Cluster", FLEET, name, spec)
+    of_kubespray("Cluster", FLEET, name, &spec)
 }
 
 fn node(namespace: &str, name: &str, address: &str) -> Value {
     let spec = json!({"type": "worker", "inventory": {"ansible_host": address}});
-    of_kubespray("ClusterNode", namespace, name, spec)
+    of_kubespray("ClusterNode", namespace, name, &spec)
 }
 
 #[tokio::test]
