@@ -8,6 +8,7 @@ use api::{
         Backup, Database, Identity, Managed, ManagedMemcached, MemcachedServers, OpenStack,
         OpenStackService, OpenStackServiceSpec, Standing,
     },
+    run::Step,
 };
 use controller::Problem;
 use kube::{Resource, ResourceExt};
@@ -305,14 +306,24 @@ fn steps(inputs: &Inputs, parallelism: u8) -> Result<Wanted, serde_json::Error> 
             Action::RemoveMemcached,
         ));
     }
+    let by_hand = inputs.server.iter().map(|_| rotation());
     Ok(Wanted {
         inputs: map(inputs)?,
         install,
         hooks: Vec::new(),
         parallelism,
-        by_hand: Vec::new(),
+        by_hand: by_hand.collect::<Result<_, _>>()?,
         delete: in_order(delete)?,
     })
+}
+
+/// The step that rotates the password of a managed database server's administrator.
+pub(crate) fn rotation() -> Result<Step, serde_json::Error> {
+    Action::RotateServerAdministrator.step(
+        "database/rotate",
+        "Give the administrator of the database server another password",
+        None,
+    )
 }
 
 fn ready(service: &str) -> String {

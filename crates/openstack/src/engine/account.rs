@@ -10,6 +10,7 @@ use std::{
 };
 
 use api::run::{Failure, Step};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     ResourceExt,
@@ -39,7 +40,9 @@ use crate::{
 pub(super) const NEXT: &str = "database-next";
 pub(super) const NEXT_IDENTITY: &str = "identity-next";
 /// On the Secret with the user at work: the run that made it that.
-const ROTATED_BY: &str = "openstack.windlass.dev/account-rotated-by";
+pub(super) const ROTATED_BY: &str = "openstack.windlass.dev/account-rotated-by";
+/// On it: since when that is at work, or has its password.
+pub(crate) const SINCE: &str = "openstack.windlass.dev/password-since";
 
 /// How long whoever is at work as the user before may go on. Glance's pods have ten minutes to end.
 const PATIENCE: Duration = Duration::from_mins(15);
@@ -99,7 +102,7 @@ impl Worker {
         let patch = json!({
             "metadata": {
                 "resourceVersion": current.resource_version(),
-                "annotations": {ROTATED_BY: run},
+                "annotations": {ROTATED_BY: run, SINCE: Timestamp::now().to_string()},
             },
             "stringData": values,
         });
