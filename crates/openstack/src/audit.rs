@@ -11,8 +11,7 @@ use api::run::Step;
 use crate::{
     action::Action,
     cloud::{self, database_server, memcached_server, service_name},
-    definition::Definition,
-    engine::site::ADMIN,
+    definition::{ADMIN, Definition},
     identity, names, service, sql,
 };
 
@@ -158,7 +157,7 @@ pub fn of_cloud(name: &str, inputs: &cloud::Inputs, steps: &[Step]) -> Vec<Expec
     let memcached = memcached_server(name);
     let of = |step: &Step| match Action::of(step) {
         Some(Action::MakeServerSecret) => {
-            vec![object("Secret", &names::secret(&server, "admin"))]
+            vec![object("Secret", &names::secret(&server, ADMIN))]
         }
         Some(Action::DeployServer) if inputs.server.is_some() => vec![
             release(&server),

@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     action::{Action, Named, in_order},
-    backup, definition, names, service,
+    backup, definition, names,
+    rotation::{Scheduled, schedule},
+    service,
     wish::{Wanted, Wish, map, unwritable},
 };
 
@@ -47,6 +49,10 @@ impl Wish for OpenStack {
 
     fn backup(&self) -> Option<&Backup> {
         self.spec.backup.as_ref()
+    }
+
+    fn rotations(&self) -> Vec<Scheduled> {
+        schedule::of_cloud(self).unwrap_or_default()
     }
 
     fn wanted(&self) -> Result<Wanted, Vec<Problem>> {
@@ -90,6 +96,7 @@ impl Wish for OpenStack {
                 components: service.components.clone(),
                 schema: service.schema.clone(),
                 keys: service.keys.clone(),
+                passwords: service.passwords.clone(),
                 hooks: service.hooks.clone(),
                 existing: self.spec.existing,
                 on_delete: self.spec.on_delete,
@@ -102,6 +109,8 @@ impl Wish for OpenStack {
             .flat_map(backup::wrong)
             .collect::<Vec<_>>();
         problems.extend(overlapping(&services));
+        let of_schedules = schedule::of_cloud(self).err();
+        problems.extend(of_schedules.into_iter().flatten());
         for spec in &services {
             // What is wrong with a service is wrong with the cloud, and is said before anything is begun.
             let mut object =

@@ -23,15 +23,15 @@ use workflow::StepContext;
 use crate::{
     action::Action,
     audit,
-    definition::{DATABASE, Definition},
+    definition::{DATABASE, Definition, IDENTITY},
     engine::{
         Done, Worker,
-        accounts::IDENTITY,
         database::said,
         missing,
         objects::{connection, password, place},
     },
     identity, names,
+    rotation::PASSWORD_SINCE,
     service::Inputs,
     sql,
 };
@@ -41,8 +41,6 @@ pub(super) const NEXT: &str = "database-next";
 pub(super) const NEXT_IDENTITY: &str = "identity-next";
 /// On the Secret with the user at work: the run that made it that.
 pub(super) const ROTATED_BY: &str = "openstack.windlass.dev/account-rotated-by";
-/// On it: since when that is at work, or has its password.
-pub(crate) const SINCE: &str = "openstack.windlass.dev/password-since";
 
 /// How long whoever is at work as the user before may go on. Glance's pods have ten minutes to end.
 const PATIENCE: Duration = Duration::from_mins(15);
@@ -102,7 +100,7 @@ impl Worker {
         let patch = json!({
             "metadata": {
                 "resourceVersion": current.resource_version(),
-                "annotations": {ROTATED_BY: run, SINCE: Timestamp::now().to_string()},
+                "annotations": {ROTATED_BY: run, PASSWORD_SINCE: Timestamp::now().to_string()},
             },
             "stringData": values,
         });

@@ -19,19 +19,19 @@ use workflow::StepContext;
 use crate::{
     audit,
     cloud::database_server,
-    definition::Definition,
+    definition::{ADMIN, Definition},
     engine::{
         Done, Worker,
-        account::{ROTATED_BY, SINCE, text},
+        account::{ROTATED_BY, text},
         accounts::said,
         database, missing,
         objects::{INIT, init, password},
-        site::{self, NEXT_PASSWORD},
+        site::NEXT_PASSWORD,
     },
     identity::{self, Error, LoggedIn, Login},
     names,
     reach::Way,
-    rotation::SPREAD,
+    rotation::{PASSWORD_SINCE, SPREAD},
     service::Server,
     sql::{self, Session},
 };
@@ -104,7 +104,7 @@ impl Worker {
         step: &Step,
         context: &mut StepContext,
     ) -> Done {
-        let secret = names::secret(self.name(), site::ADMIN);
+        let secret = names::secret(self.name(), ADMIN);
         let login = self.site().login(&secret, Some("project")).await?;
         let who = login.username.clone();
         let mut administrator = Administrator {
@@ -129,7 +129,7 @@ impl Worker {
         let mut root = Root {
             worker: self,
             server: Server {
-                admin_secret: names::secret(&host, site::ADMIN),
+                admin_secret: names::secret(&host, ADMIN),
                 host,
                 port: 3306,
             },
@@ -178,7 +178,7 @@ impl Worker {
         let run = self.work.run.uid().unwrap_or_default();
         let data = json!({"password": bytes(next), NEXT_PASSWORD: null});
         let since = Timestamp::now().to_string();
-        let annotations = json!({NOTED: null, ROTATED_BY: run, SINCE: since});
+        let annotations = json!({NOTED: null, ROTATED_BY: run, PASSWORD_SINCE: since});
         self.change_secret(&kept.secret, &data, &annotations).await
     }
 

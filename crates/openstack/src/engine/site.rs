@@ -10,7 +10,7 @@ use runs::calls::{call, config, transient};
 
 use crate::{
     action::Ask,
-    definition::Definition,
+    definition::{ADMIN, Definition, IDENTITY},
     engine::{accounts, missing},
     identity::{LoggedIn, Login, PROJECT, Session},
     made, names, reach,
@@ -177,7 +177,7 @@ impl Site {
         name: &str,
         identity: &Identity,
     ) -> Result<Session, Failure> {
-        let secret = names::secret(name, "identity");
+        let secret = names::secret(name, IDENTITY);
         let mut login = self.login(&secret, None).await?;
         login.project = Some(PROJECT.to_owned());
         self.begin(&identity.url, &login, &secret).await
@@ -203,8 +203,6 @@ impl Site {
     }
 }
 
-/// The Secret with an administrator, by the word behind the name of the object.
-pub(crate) const ADMIN: &str = "admin";
 /// The key of a Secret with the next password of an administrator, while that is rotated.
 pub(crate) const NEXT_PASSWORD: &str = "password-next";
 /// The project of an administrator whose Secret names none, as `keystone-manage bootstrap` makes it.
