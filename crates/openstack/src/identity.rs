@@ -300,12 +300,14 @@ impl Session {
         Ok(told["token"]["user"].take())
     }
 
-    /// Gives whoever is logged in another password. All tokens of it end by that, the own one too.
+    /// Gives whoever is logged in another password, as users do that themselves: where Keystone is to have users change what others set
+    /// (`change_password_upon_first_use`), nobody would be let in by one that an administrator had set. All tokens of the user end by it,
+    /// the own one too.
     ///
     /// # Errors
     ///
-    /// It may not, or Keystone refuses, or does not answer.
-    pub async fn set_own_password(&self, password: &str) -> Result<(), Error> {
+    /// Keystone refuses, or does not answer.
+    pub async fn change_own_password(&self, former: &str, password: &str) -> Result<(), Error> {
         let user = id(&self.user_of_token().await?);
         if user.is_empty() {
             return Err(Error::Answer {
@@ -313,9 +315,9 @@ impl Session {
                 what: "Keystone does not say whose it is",
             });
         }
-        let body = json!({"user": {"password": password}});
-        let path = format!("users/{user}");
-        self.call(Method::PATCH, &path, Some(&body)).await.map(drop)
+        let body = json!({"user": {"original_password": former, "password": password}});
+        let path = format!("users/{user}/password");
+        self.call(Method::POST, &path, Some(&body)).await.map(drop)
     }
 
     /// Asks a service of the namespace with the own token, which goes nowhere else.

@@ -64,6 +64,8 @@ trait Rotated {
     async fn settle(&mut self, kept: &Kept) -> Result<(), Ended>;
     /// Whether somebody is let in with a password.
     async fn knows(&mut self, password: &str) -> Result<bool, Failure>;
+    /// Nobody is let in with what the Secret has.
+    fn neither(&self) -> Failure;
     /// Has the next password be the one, by the one before.
     async fn tell(&mut self, password: &str, next: &str) -> Result<(), Failure>;
     /// Waits until somebody is let in with the next password, and may do something.
@@ -87,9 +89,11 @@ async fn rotate(of: &mut impl Rotated) -> Result<bool, Ended> {
         kept = of.read().await?;
     }
     of.settle(&kept).await?;
-    // Whoever was killed may have told it, and one that is known already may be refused as one that was used before.
-    if !of.knows(&next).await? {
+    // Whoever was killed may have told it. The one before is tried first: one that is refused counts where many lock a user out.
+    if of.knows(&kept.password).await? {
         of.tell(&kept.password, &next).await?;
+    } else if !of.knows(&next).await? {
+        return Err(of.neither().into());
     }
     of.prove(&next).await?;
     of.swap(&kept, &next).await?;
@@ -248,15 +252,19 @@ impl Rotated for Administrator<'_> {
         Ok(matches!(known, LoggedIn::As(_)))
     }
 
+    fn neither(&self) -> Failure {
+        neither("Keystone", &self.login.username, &self.secret)
+    }
+
     async fn tell(&mut self, password: &str, next: &str) -> Result<(), Failure> {
         let login = self.login(password);
         let known = self.worker.site().try_login(&self.url, &login).await?;
         let LoggedIn::As(session) = known else {
-            return Err(neither("Keystone", &login.username, &self.secret));
+            return Err(self.neither());
         };
         let what = identity::password(&login.username);
         self.worker.about(&audit::in_keystone(&what))?;
-        let told = session.set_own_password(next).await;
+        let told = session.change_own_password(password, next).await;
         told.map_err(|error| said(&error))
     }
 
@@ -362,12 +370,16 @@ impl Rotated for Root<'_> {
         Ok(true)
     }
 
+    fn neither(&self) -> Failure {
+        let Server {
+            host, admin_secret, ..
+        } = &self.server;
+        neither(host, sql::ROOT, admin_secret)
+    }
+
     async fn tell(&mut self, password: &str, next: &str) -> Result<(), Failure> {
         let Some((_way, mut session)) = self.enter(password).await? else {
-            let Server {
-                host, admin_secret, ..
-            } = &self.server;
-            return Err(neither(host, sql::ROOT, admin_secret));
+            return Err(self.neither());
         };
         let digest = sql::digest(next);
         for statement in sql::administrator(&digest) {
@@ -388,8 +400,8 @@ impl Rotated for Root<'_> {
             );
             return Err(transient("DatabaseServer", what).into());
         };
-        let grants = session.version().await;
-        grants.map_err(|error| database::said(&error))?;
+        let version = session.version().await;
+        version.map_err(|error| database::said(&error))?;
         session.close().await;
         Ok(())
     }
@@ -429,10 +441,10 @@ fn neither(at: &str, who: &str, secret: &str) -> Failure {
     )
 }
 
-/// Letters and digits, as those that are made here: it stands in statements.
+/// Letters and digits, as those that are made here: it stands in statements, and Keystone's hashes know no longer ones.
 fn is_plain(password: &str) -> bool {
     let is_plain = |character: char| character.is_ascii_alphanumeric();
-    (8..=128).contains(&password.len()) && password.chars().all(is_plain)
+    (8..=64).contains(&password.len()) && password.chars().all(is_plain)
 }
 
 fn bytes(value: &str) -> ByteString {
@@ -522,6 +534,10 @@ mod tests {
             Ok(self.known == password)
         }
 
+        fn neither(&self) -> Failure {
+            transient("WrongPassword", "nobody is let in")
+        }
+
         async fn tell(&mut self, password: &str, next: &str) -> Result<(), Failure> {
             assert_eq!(self.known, password);
             self.told += 1;
@@ -582,6 +598,20 @@ mod tests {
     }
 
     #[test]
+    fn where_neither_password_of_a_secret_is_known_nothing_is_changed() {
+        let mut world = World {
+            next: Some("second".to_owned()),
+            is_noted: true,
+            known: "another".to_owned(),
+            ..World::new()
+        };
+        assert!(world.rotate(1, 9).is_err());
+        assert_eq!((world.left, world.password.as_str()), (9, "first"));
+        let told = format!("{:?}", neither("Keystone", "admin", "one-keystone-admin"));
+        assert!(told.contains("neither with the password in Secret one-keystone-admin"));
+    }
+
+    #[test]
     fn a_password_is_told_when_every_pod_has_it_whatever_a_person_noted() {
         let at = |minutes| Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_mins(minutes);
         for (noted, from) in [
@@ -612,7 +642,7 @@ mod tests {
         for plain in [password().as_str(), "abcdefg1"] {
             assert!(is_plain(plain));
         }
-        let long = "a".repeat(129);
+        let long = "a".repeat(65);
         for other in ["short", "it's long enough", "abcdefg'; DROP", "", &long] {
             assert!(!is_plain(other), "{other}");
         }
