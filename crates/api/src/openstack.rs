@@ -16,6 +16,7 @@ mod component;
 mod hook;
 mod keys;
 mod messaging;
+mod passwords;
 mod schema;
 mod seed;
 mod service;
@@ -31,8 +32,9 @@ pub use component::ServiceComponent;
 pub use hook::{
     HookSecretKey, ServiceHook, ServiceHookImage, ServiceHookVariable, ServiceOperation,
 };
-pub use keys::{KeyRing, KeyRingStatus, KeySchedule, Keys, KeysStatus};
+pub use keys::{KeyRing, Keys, KeysStatus, RotationSchedule, RotationStatus};
 pub use messaging::{Messaging, TransportUrl};
+pub use passwords::{CloudPasswords, Password, Passwords, PasswordsStatus};
 pub use schema::{SchemaCheck, WithoutValidator};
 pub use seed::{
     IdentitySeed, IdentitySeedSpec, SeedAssignment, SeedDomain, SeedEndpoint, SeedExisting,

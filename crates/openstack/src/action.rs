@@ -53,6 +53,8 @@ pub enum Action {
     RotateAccount,
     /// Gives it another user in Keystone, and removes the one before once no pod is at work as that.
     RotateIdentity,
+    /// Gives the administrator of Keystone another password.
+    RotateAdministrator,
     /// Lets the next key seal, and the oldest go.
     RotateKeys(Rotation),
     /// Removes ConfigMaps of before.
@@ -69,6 +71,8 @@ pub enum Action {
     DeployServer,
     /// Waits until it serves.
     AwaitServer,
+    /// Gives the administrator of the database server another password.
+    RotateServerAdministrator,
     /// Removes the database server.
     RemoveServer,
     /// Installs the memcached.
@@ -300,12 +304,24 @@ impl Action {
         matches!(self, Self::Job(_) | Self::IssueToken | Self::Ask(_))
     }
 
+    /// Why it is done to what is Ready as its spec says alone, after its id. None: it is done to anything.
+    pub const fn needs_rest(&self) -> Option<&'static str> {
+        match self {
+            Self::RotateAccount | Self::RotateIdentity => {
+                Some("replaces its pods by what that says")
+            }
+            Self::RotateAdministrator => Some("sets what a run that is at work may set back"),
+            _ => None,
+        }
+    }
+
     /// Whether it is a step of a cloud. If not, it is one of a service or of a seed.
     pub(crate) const fn is_of_cloud(&self) -> bool {
         match self {
             Self::MakeServerSecret
             | Self::DeployServer
             | Self::AwaitServer
+            | Self::RotateServerAdministrator
             | Self::RemoveServer
             | Self::DeployMemcached
             | Self::AwaitMemcached
@@ -345,6 +361,7 @@ impl Action {
             | Self::RotateKeys(_)
             | Self::RotateAccount
             | Self::RotateIdentity
+            | Self::RotateAdministrator
             | Self::PruneConfig
             | Self::RemoveReleases
             | Self::DropDatabase
@@ -372,6 +389,8 @@ impl Action {
             Self::AwaitService(_) => (7200, 60, 3),
             // It waits for pods, and for whoever is at work still.
             Self::RotateAccount | Self::RotateIdentity => (3600, 30, 3),
+            // It waits until a server that starts anew has the next password.
+            Self::RotateServerAdministrator => (1800, 10, 3),
             Self::SaveBackup | Self::LoadBackup(_) | Self::DrillLoad(_) => (7200, 30, 1),
             Self::CheckBackup(_) | Self::KeepBackups => (3600, 10, 3),
             Self::StopServices | Self::StartServices => (1800, 10, 3),
@@ -398,6 +417,7 @@ impl Action {
             | Self::MakeSecrets
             | Self::CreateDatabase
             | Self::RotateKeys(_)
+            | Self::RotateAdministrator
             | Self::PruneConfig
             | Self::DropDatabase
             | Self::RemoveSecrets

@@ -11,7 +11,7 @@ use api::run::Step;
 use crate::{
     action::Action,
     cloud::{self, database_server, memcached_server, service_name},
-    definition::Definition,
+    definition::{ADMIN, Definition},
     identity, names, service, sql,
 };
 
@@ -121,6 +121,14 @@ pub fn of_service(
                 let secret = object("Secret", &names::secret(name, &rotation.secret));
                 reseal.into_iter().flatten().chain([secret]).collect()
             }
+            Action::RotateAdministrator => {
+                let secret = object("Secret", &names::secret(name, ADMIN));
+                let users = definition.secrets.iter();
+                let mut admins = users.filter(|secret| secret.name == ADMIN);
+                let user = admins.find_map(|secret| secret.username.clone());
+                let told = identity::password(&user.unwrap_or_default());
+                vec![secret.clone(), in_keystone(&told), secret]
+            }
             Action::Deploy => deployed(name, inputs, definition),
             Action::DeployComponent(of) => {
                 let made = names::component(name, &of.component);
@@ -149,13 +157,19 @@ pub fn of_cloud(name: &str, inputs: &cloud::Inputs, steps: &[Step]) -> Vec<Expec
     let memcached = memcached_server(name);
     let of = |step: &Step| match Action::of(step) {
         Some(Action::MakeServerSecret) => {
-            vec![object("Secret", &names::secret(&server, "admin"))]
+            vec![object("Secret", &names::secret(&server, ADMIN))]
         }
         Some(Action::DeployServer) if inputs.server.is_some() => vec![
             release(&server),
             object("Service", &server),
             object("StatefulSet", &server),
         ],
+        Some(Action::RotateServerAdministrator) if inputs.server.is_some() => {
+            let secret = object("Secret", &names::secret(&server, ADMIN));
+            let told = sql::administrator(PASSWORD).map(|text| statement(&text));
+            let told = std::iter::once(secret.clone()).chain(told);
+            told.chain([secret]).collect()
+        }
         Some(Action::DeployMemcached) if inputs.memcached.is_some() => vec![
             release(&memcached),
             object("NetworkPolicy", &memcached),

@@ -8,6 +8,7 @@ use api::{
         Backup, Database, Identity, Managed, ManagedMemcached, MemcachedServers, OpenStack,
         OpenStackService, OpenStackServiceSpec, Standing,
     },
+    run::Step,
 };
 use controller::Problem;
 use kube::{Resource, ResourceExt};
@@ -15,7 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     action::{Action, Named, in_order},
-    backup, definition, names, service,
+    backup, definition, names,
+    rotation::{Scheduled, schedule},
+    service,
     wish::{Wanted, Wish, map, unwritable},
 };
 
@@ -46,6 +49,10 @@ impl Wish for OpenStack {
 
     fn backup(&self) -> Option<&Backup> {
         self.spec.backup.as_ref()
+    }
+
+    fn rotations(&self) -> Vec<Scheduled> {
+        schedule::of_cloud(self).unwrap_or_default()
     }
 
     fn wanted(&self) -> Result<Wanted, Vec<Problem>> {
@@ -89,6 +96,7 @@ impl Wish for OpenStack {
                 components: service.components.clone(),
                 schema: service.schema.clone(),
                 keys: service.keys.clone(),
+                passwords: service.passwords.clone(),
                 hooks: service.hooks.clone(),
                 existing: self.spec.existing,
                 on_delete: self.spec.on_delete,
@@ -101,6 +109,8 @@ impl Wish for OpenStack {
             .flat_map(backup::wrong)
             .collect::<Vec<_>>();
         problems.extend(overlapping(&services));
+        let of_schedules = schedule::of_cloud(self).err();
+        problems.extend(of_schedules.into_iter().flatten());
         for spec in &services {
             // What is wrong with a service is wrong with the cloud, and is said before anything is begun.
             let mut object =
@@ -305,14 +315,24 @@ fn steps(inputs: &Inputs, parallelism: u8) -> Result<Wanted, serde_json::Error> 
             Action::RemoveMemcached,
         ));
     }
+    let by_hand = inputs.server.iter().map(|_| rotation());
     Ok(Wanted {
         inputs: map(inputs)?,
         install,
         hooks: Vec::new(),
         parallelism,
-        by_hand: Vec::new(),
+        by_hand: by_hand.collect::<Result<_, _>>()?,
         delete: in_order(delete)?,
     })
+}
+
+/// The step that rotates the password of a managed database server's administrator.
+pub(crate) fn rotation() -> Result<Step, serde_json::Error> {
+    Action::RotateServerAdministrator.step(
+        "database/rotate",
+        "Give the administrator of the database server another password",
+        None,
+    )
 }
 
 fn ready(service: &str) -> String {

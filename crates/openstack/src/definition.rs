@@ -68,6 +68,10 @@ impl Definition {
 
 /// The Secret with the user of the database, by the word behind the name of the object.
 pub const DATABASE: &str = "database";
+/// The Secret with the user in Keystone.
+pub const IDENTITY: &str = "identity";
+/// The Secret with an administrator.
+pub const ADMIN: &str = "admin";
 
 /// What a file is that people give whole.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]

@@ -38,6 +38,7 @@ mod drills;
 mod edits;
 mod keys;
 mod objects;
+mod passwords;
 mod pods;
 mod releases;
 mod restores;
@@ -208,6 +209,9 @@ impl Worker {
                 self.rotate_identity(inputs, definition, step, context)
                     .await
             }
+            Action::RotateAdministrator => {
+                self.rotate_administrator(definition, step, context).await
+            }
             Action::RotateAccount => self.rotate_account(inputs, definition, step, context).await,
             Action::RotateKeys(rotation) => {
                 let of = (inputs, definition);
@@ -232,6 +236,9 @@ impl Worker {
             Action::MakeServerSecret => self.make_server_secret().await,
             Action::DeployServer => self.deploy_server(inputs).await,
             Action::AwaitServer => self.await_server(step, context).await,
+            Action::RotateServerAdministrator => {
+                self.rotate_server_administrator(step, context).await
+            }
             Action::RemoveServer => self.remove_server(inputs).await,
             Action::DeployMemcached => self.deploy_memcached(inputs).await,
             Action::AwaitMemcached => self.await_memcached(step, context).await,

@@ -20,6 +20,8 @@ use crate::{
 const LARGEST: usize = 1024 * 1024;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// How a token is asked about.
+const VALIDATE: &str = "validate the token";
 /// The domain of the users of services.
 const DOMAIN: &str = "default";
 /// The project of the users of services.
@@ -279,19 +281,43 @@ impl Session {
     ///
     /// It is not valid, or of somebody else.
     pub async fn validate(&self, username: &str) -> Result<(), Error> {
-        let asked = "validate the token";
-        let subject = [("x-subject-token", self.token.as_str())];
-        let answer = self
-            .send(asked, Method::GET, "auth/tokens", &subject, None)
-            .await?;
-        let told = checked(asked, answer).await?;
-        if told["token"]["user"]["name"] != username {
+        if self.user_of_token().await?["name"] != username {
             return Err(Error::Answer {
-                asked: asked.to_owned(),
+                asked: VALIDATE.to_owned(),
                 what: "Keystone vouches for somebody else",
             });
         }
         Ok(())
+    }
+
+    /// Whose the own token is.
+    async fn user_of_token(&self) -> Result<Value, Error> {
+        let subject = [("x-subject-token", self.token.as_str())];
+        let answer = self
+            .send(VALIDATE, Method::GET, "auth/tokens", &subject, None)
+            .await?;
+        let mut told = checked(VALIDATE, answer).await?;
+        Ok(told["token"]["user"].take())
+    }
+
+    /// Gives whoever is logged in another password, as users do that themselves: where Keystone is to have users change what others set
+    /// (`change_password_upon_first_use`), nobody would be let in by one that an administrator had set. All tokens of the user end by it,
+    /// the own one too.
+    ///
+    /// # Errors
+    ///
+    /// Keystone refuses, or does not answer.
+    pub async fn change_own_password(&self, former: &str, password: &str) -> Result<(), Error> {
+        let user = id(&self.user_of_token().await?);
+        if user.is_empty() {
+            return Err(Error::Answer {
+                asked: VALIDATE.to_owned(),
+                what: "Keystone does not say whose it is",
+            });
+        }
+        let body = json!({"user": {"original_password": former, "password": password}});
+        let path = format!("users/{user}/password");
+        self.call(Method::POST, &path, Some(&body)).await.map(drop)
     }
 
     /// Asks a service of the namespace with the own token, which goes nowhere else.

@@ -12,12 +12,13 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::{action::Rotation, config::Merged};
 
 pub mod schedule;
 
-pub use schedule::Scheduled;
+pub use schedule::{Rotated, Scheduled};
 
 /// Keys by their numbers.
 pub type Keys = BTreeMap<u32, String>;
@@ -52,6 +53,16 @@ impl Noted {
 pub const SINCE: &str = "openstack.windlass.dev/keys-since";
 /// The annotation with [`Noted::lifetime`], in seconds.
 pub const LIFETIME: &str = "openstack.windlass.dev/keys-lifetime";
+
+/// On a Secret with a password that was rotated: since when that is in use.
+pub const PASSWORD_SINCE: &str = "openstack.windlass.dev/password-since";
+
+/// Since when the password of a Secret is in use: since its last rotation, or since it was made.
+pub fn password_since(secret: &ObjectMeta) -> Option<Timestamp> {
+    let annotations = secret.annotations.as_ref();
+    let noted = annotations.and_then(|noted| noted.get(PASSWORD_SINCE)?.parse().ok());
+    noted.or_else(|| Some(secret.creation_timestamp.as_ref()?.0))
+}
 
 /// How many keys there may be, and how long what they seal is valid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

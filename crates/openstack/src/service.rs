@@ -145,11 +145,18 @@ impl Wish for OpenStackService {
         Some(&self.spec.service)
     }
 
-    fn rotation(&self) -> Option<Scheduled> {
-        self.spec.keys.as_ref()?;
-        let definition = definition::find(&self.spec.service)?;
-        let files = files(self, &definition, API).ok()?;
-        schedule::read(self, &definition, &files).ok()?
+    fn rotations(&self) -> Vec<Scheduled> {
+        if self.spec.keys.is_none() && self.spec.passwords.is_none() {
+            return Vec::new();
+        }
+        let Some(definition) = definition::find(&self.spec.service) else {
+            return Vec::new();
+        };
+        let files = files(self, &definition, API);
+        files.map_or_else(
+            |_| Vec::new(),
+            |files| schedule::of_service(self, &definition, &files).unwrap_or_default(),
+        )
     }
 
     fn wanted(&self) -> Result<Wanted, Vec<Problem>> {
@@ -170,8 +177,8 @@ impl Wish for OpenStackService {
         });
         let files = match files(self, &definition, API) {
             Ok(files) => {
-                let of_keys = schedule::read(self, &definition, &files).err();
-                problems.extend(of_keys.into_iter().flatten());
+                let of_schedules = schedule::of_service(self, &definition, &files).err();
+                problems.extend(of_schedules.into_iter().flatten());
                 files
             }
             Err(of_files) => {

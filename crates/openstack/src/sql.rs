@@ -364,6 +364,33 @@ pub fn account(database: &str, user: &str, password: &str) -> Vec<String> {
     ]
 }
 
+/// What a managed server does each time that it starts: its administrator has this password, from wherever it comes.
+pub fn init(password: &str) -> Vec<String> {
+    let (root, password) = (quoted(ROOT), quoted(password));
+    vec![
+        // They are made without a password, and come before '%' for who comes through the API of the cluster.
+        format!("DROP USER IF EXISTS {root}@'127.0.0.1', {root}@'::1'"),
+        format!("CREATE USER IF NOT EXISTS {root}@'%'"),
+        format!("ALTER USER {root}@'%' IDENTIFIED BY {password}"),
+        format!("GRANT ALL PRIVILEGES ON *.* TO {root}@'%' WITH GRANT OPTION"),
+        format!("ALTER USER {root}@'localhost' IDENTIFIED BY {password}"),
+    ]
+}
+
+/// Gives the administrator of a managed server the password of this [`digest`]. From anywhere it has it last: by that is seen whether it is
+/// done.
+pub fn administrator(password: &str) -> [String; 2] {
+    let at = |host: &str| {
+        let (user, host) = (quoted(ROOT), quoted(host));
+        let password = quoted(password);
+        format!("ALTER USER IF EXISTS {user}@{host} IDENTIFIED BY PASSWORD {password}")
+    };
+    [at("localhost"), at("%")]
+}
+
+/// The administrator of a managed server.
+pub const ROOT: &str = "root";
+
 /// The users that a database has in turn: there is one of them, and while that is replaced, both.
 pub fn users_of(database: &str) -> [String; 2] {
     [database.to_owned(), format!("{database}_2")]

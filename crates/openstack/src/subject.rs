@@ -34,7 +34,7 @@ use crate::{
     definition::API,
     health::{Down, Part, Probes},
     names::{self, MANAGER, STOPPED},
-    rotation::Noted,
+    rotation::{Noted, Rotated, password_since},
     seed::look::{Looked, Looks},
     service,
     wish::{Operation, Wish},
@@ -174,7 +174,7 @@ async fn observe<K: Layer>(object: &K, context: &Context<K>) -> Result<Option<Ob
         observed.blocked_on = health.blocked_on;
         observed.is_stopped = health.is_stopped;
         observed.seeded = health.seeded;
-        observed.keys = noted(object, context).await?;
+        note_rotations(object, context, &mut observed).await?;
     }
     // The watch may be behind, and what is stopped is started unless a restore is at work.
     if observed.is_stopped && observed.held_by.is_none() {
@@ -223,18 +223,26 @@ async fn catalogue<K: Layer>(
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
-/// What is noted beside the keys that are rotated on a schedule. They themselves are not read.
-async fn noted<K: Layer>(object: &K, context: &Context<K>) -> Result<Noted, Error> {
-    let Some(scheduled) = object.rotation() else {
-        return Ok(Noted::default());
-    };
+/// What is noted beside what is rotated on a schedule. Keys and passwords themselves are not read.
+async fn note_rotations<K: Layer>(
+    object: &K,
+    context: &Context<K>,
+    observed: &mut Observed,
+) -> Result<(), Error> {
     let namespace = object.namespace().unwrap_or_default();
     let api = Api::<Secret>::namespaced(context.client.clone(), &namespace);
-    let name = names::secret(&object.name_any(), scheduled.secret());
-    let found = api.get_metadata_opt(&name).await;
-    let found = found.map_err(|source| Error::Api("read what is noted of the keys", source))?;
-    let annotations = found.and_then(|found| found.metadata.annotations);
-    Ok(Noted::read(&annotations.unwrap_or_default()))
+    for scheduled in object.rotations() {
+        let name = scheduled.secret();
+        let found = api.get_metadata_opt(name).await;
+        let found = found.map_err(|source| Error::Api("read what is noted of a rotation", source));
+        let metadata = found?.map(|found| found.metadata).unwrap_or_default();
+        if scheduled.what() == Rotated::Fernet {
+            observed.keys = Noted::read(&metadata.annotations.unwrap_or_default());
+        } else if let Some(since) = password_since(&metadata) {
+            observed.passwords.insert(name.to_owned(), since);
+        }
+    }
+    Ok(())
 }
 
 async fn apply<K: Layer>(

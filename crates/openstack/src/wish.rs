@@ -32,7 +32,7 @@ pub enum Operation {
     Drill,
     /// What is there is brought back to a backup.
     Restore,
-    /// Keys are rotated, because it is time.
+    /// Keys or a password are rotated, because it is time.
     Rotate,
 }
 
@@ -143,9 +143,9 @@ pub trait Wish:
         None
     }
 
-    /// How its keys are rotated by themselves. None: they are not, or what is written of it is refused.
-    fn rotation(&self) -> Option<Scheduled> {
-        None
+    /// What of it is rotated by itself. Nothing: nothing is, or what is written of it is refused.
+    fn rotations(&self) -> Vec<Scheduled> {
+        Vec::new()
     }
 
     /// What it wishes for.

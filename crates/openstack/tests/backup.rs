@@ -143,6 +143,51 @@ async fn a_user_of_a_database_may_nothing_elsewhere_and_goes_with_every_session(
     }
 }
 
+#[tokio::test]
+async fn an_administrator_has_the_next_password_from_everywhere_and_sessions_go_on() {
+    let server = Server::start();
+    let mut admin = server.administrator().await;
+    admin.execute(&sql::init("first")).await.unwrap();
+    let is_let_in =
+        async |password: &str| match Session::open(&server.login(sql::ROOT, password)).await {
+            Ok(session) => {
+                session.close().await;
+                true
+            }
+            Err(error) => {
+                assert!(error.is_denied(), "{error:?}");
+                false
+            }
+        };
+    assert!(is_let_in("first").await && !is_let_in("").await);
+    for (former, next) in [("first", "second"), ("second", "third")] {
+        let statements = sql::administrator(&sql::digest(next));
+        // Once more changes nothing.
+        for _ in 0..2 {
+            admin.execute(&statements).await.unwrap();
+            assert!(is_let_in(next).await && !is_let_in(former).await);
+        }
+    }
+    admin.version().await.unwrap();
+    admin.close().await;
+
+    let login = server.login(sql::ROOT, "third");
+    let mut admin = Session::open_for_rows(&login).await.unwrap();
+    let (mut users, digest) = (Vec::new(), sql::digest("third"));
+    let columns = ["User", "Host", "Priv"].map(str::to_owned);
+    let rows = admin.rows(("mysql", "global_priv"), &columns, |row| {
+        let text = |place: usize| String::from_utf8_lossy(row[place].unwrap()).into_owned();
+        if text(0) == sql::ROOT && text(2).contains(&digest) {
+            users.push(text(1));
+        }
+        Ok(())
+    });
+    rows.await.unwrap();
+    users.sort();
+    // One by the name of the host is there, too, and nobody comes as that: names are not looked up.
+    assert_eq!(users, ["%", "localhost"]);
+}
+
 /// Values that a careless text would change.
 fn content() -> Vec<String> {
     [

@@ -291,15 +291,11 @@ async fn run_of<K: Wish>(object: &K, client: Client, options: &RunStep) -> anyho
         Ok(_) => {}
     }
     let (id, plan) = one_step(wanted, &options.step)?;
-    let rotates = |step: &Step| {
-        matches!(
-            Action::of(step),
-            Some(Action::RotateAccount | Action::RotateIdentity)
-        )
-    };
-    if plan.steps.iter().any(rotates) && !is_at_rest(object) {
+    let mut actions = plan.steps.iter().filter_map(Action::of);
+    let needs_rest = actions.find_map(|action| action.needs_rest());
+    if let Some(why) = needs_rest.filter(|_| !is_at_rest(object)) {
         bail!(
-            "{} is not Ready as its spec says, and {id} replaces its pods by what that says: wait for it (windlass openstack status), or mend it",
+            "{} is not Ready as its spec says, and {id} {why}: wait for it (windlass openstack status), or mend it",
             object.name_any()
         );
     }

@@ -42,7 +42,7 @@ impl Extent {
         "a real Magnum 23 answers as Windlass does",
         "the databases of a real Magnum 21 and 23 come from a real MariaDB, and are shown as that Magnum shows them",
         "a cloud is backed up, drilled and brought back",
-        "in a cloud, keys and the user of a database are rotated and a slip in a file is refused while tokens are issued, and what `render` prints is held against it",
+        "in a cloud, keys, users and passwords are rotated and a slip in a file is refused while tokens are issued, and what `render` prints is held against it",
         "Keystone in an image that starts by Kolla's own scripts, with a memcached",
         "people work at each layer of a cloud by the guides' own commands, and come back: what they changed is kept or named; a database server has a volume that is too small",
         "releases by Helm 4 beside Helm 3",

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Backup, Contract, Existing, Identity, Keys, MemcachedServers, Messaging, OnDelete, SchemaCheck,
-    ServiceComponent, ServiceHook, Standing, Storage,
+    Backup, CloudPasswords, Contract, Existing, Identity, Keys, MemcachedServers, Messaging,
+    OnDelete, Passwords, SchemaCheck, ServiceComponent, ServiceHook, Standing, Storage,
 };
 use crate::cluster::SecretRef;
 
@@ -37,6 +37,7 @@ use crate::cluster::SecretRef;
     )
 )]
 #[serde(rename_all = "camelCase")]
+#[kube(validation = ("!has(self.spec.passwords) || !has(self.spec.passwords.databaseServer) || has(self.spec.database.managed)", "an external database server's password is for whoever runs that: leave passwords.databaseServer out"))]
 #[kube(validation = ("size(self.metadata.name) <= 20", "the name of an OpenStack has 20 characters at most: what is made for it is named after it"))]
 pub struct OpenStackSpec {
     /// The release of OpenStack, for people: 2026.1. What runs are the images.
@@ -67,6 +68,8 @@ pub struct OpenStackSpec {
     pub existing: Option<Existing>,
     /// What becomes of databases and Secrets when it is deleted. Default: Retain.
     pub on_delete: Option<OnDelete>,
+    /// Passwords of it that are rotated on a schedule, beside those of its services. Default: none are.
+    pub passwords: Option<CloudPasswords>,
     /// Backups of the databases of its services and of their keys. Default: none are taken.
     pub backup: Option<Backup>,
 }
@@ -177,6 +180,8 @@ pub struct CloudService {
     pub schema: Option<SchemaCheck>,
     /// Keys of it that are rotated on a schedule. Default: none are.
     pub keys: Option<Keys>,
+    /// Passwords of it that are rotated on a schedule. Default: none are.
+    pub passwords: Option<Passwords>,
     /// What runs before, after and instead of its steps, in this order where several stand at one step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::hook::hooks")]

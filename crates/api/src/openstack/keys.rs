@@ -19,18 +19,18 @@ pub struct Keys {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyRing {
-    /// When they are rotated by themselves. Default: only when somebody has the step done (`windlass openstack run NAME keys/rotate`).
-    pub rotate: Option<KeySchedule>,
+    /// When they are rotated by themselves. A schedule by which a key would go while a token that it sealed is valid is refused: fewer
+    /// rotations or a higher `fernet_tokens.max_active_keys` is the way then. Default: only when somebody has the step done
+    /// (`windlass openstack run NAME keys/rotate`).
+    pub rotate: Option<RotationSchedule>,
 }
 
-/// When keys are rotated by themselves.
+/// When keys or a password are rotated by themselves.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct KeySchedule {
-    /// Minute, hour, day of the month, month and day of the week, as cron has them. `0 3 * * 0` is every Sunday night. One by which a
-    /// key would go while a token that it sealed is valid is refused: fewer rotations or a higher `fernet_tokens.max_active_keys` is
-    /// the way then.
+pub struct RotationSchedule {
+    /// Minute, hour, day of the month, month and day of the week, as cron has them. `0 3 * * 0` is every Sunday night.
     #[schemars(length(min = 9, max = 128))]
     #[x_kube(validation = (
         "self.matches('^ *[^ ]+( +[^ ]+){4} *$')",
@@ -48,14 +48,14 @@ pub struct KeySchedule {
 #[serde(rename_all = "camelCase")]
 pub struct KeysStatus {
     /// Those of Fernet.
-    pub fernet: Option<KeyRingStatus>,
+    pub fernet: Option<RotationStatus>,
 }
 
-/// How keys stand that are rotated on a schedule.
+/// How keys, or a password, stand that are rotated on a schedule.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct KeyRingStatus {
+pub struct RotationStatus {
     /// When they were rotated last, by whomever; before the first time, when they were made.
     pub rotated_at: Option<Time>,
     /// When the next rotation is due: by the schedule, or later where a key has to be kept until then. One that has passed waits.

@@ -6,7 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Keys, Messaging, SchemaCheck, ServiceComponent, ServiceHook, Standing};
+use super::{Keys, Messaging, Passwords, SchemaCheck, ServiceComponent, ServiceHook, Standing};
 use crate::cluster::SecretRef;
 
 /// One service of OpenStack.
@@ -90,6 +90,8 @@ pub struct OpenStackServiceSpec {
     pub schema: Option<SchemaCheck>,
     /// Keys of it that are rotated on a schedule. Default: none are.
     pub keys: Option<Keys>,
+    /// Passwords of it that are rotated on a schedule. Default: none are.
+    pub passwords: Option<Passwords>,
     /// What runs before, after and instead of its steps, in this order where several stand at one step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::hook::hooks")]

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BackupsStatus, KeysStatus, SeedLeft};
+use super::{BackupsStatus, KeysStatus, PasswordsStatus, SeedLeft};
 use crate::cluster::ConvergeRequest;
 
 /// How a cloud, a service or a seed stands.
@@ -39,6 +39,8 @@ pub struct Standing {
     pub backups: Option<BackupsStatus>,
     /// The keys of a service that are rotated on a schedule.
     pub keys: Option<KeysStatus>,
+    /// The passwords of a cloud or a service that are rotated on a schedule.
+    pub passwords: Option<PasswordsStatus>,
     /// What a seed made, no longer names, and is in Keystone still.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]

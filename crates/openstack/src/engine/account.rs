@@ -10,6 +10,7 @@ use std::{
 };
 
 use api::run::{Failure, Step};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     ResourceExt,
@@ -22,15 +23,15 @@ use workflow::StepContext;
 use crate::{
     action::Action,
     audit,
-    definition::{DATABASE, Definition},
+    definition::{DATABASE, Definition, IDENTITY},
     engine::{
         Done, Worker,
-        accounts::IDENTITY,
         database::said,
         missing,
         objects::{connection, password, place},
     },
     identity, names,
+    rotation::PASSWORD_SINCE,
     service::Inputs,
     sql,
 };
@@ -39,7 +40,7 @@ use crate::{
 pub(super) const NEXT: &str = "database-next";
 pub(super) const NEXT_IDENTITY: &str = "identity-next";
 /// On the Secret with the user at work: the run that made it that.
-const ROTATED_BY: &str = "openstack.windlass.dev/account-rotated-by";
+pub(super) const ROTATED_BY: &str = "openstack.windlass.dev/account-rotated-by";
 
 /// How long whoever is at work as the user before may go on. Glance's pods have ten minutes to end.
 const PATIENCE: Duration = Duration::from_mins(15);
@@ -99,7 +100,7 @@ impl Worker {
         let patch = json!({
             "metadata": {
                 "resourceVersion": current.resource_version(),
-                "annotations": {ROTATED_BY: run},
+                "annotations": {ROTATED_BY: run, PASSWORD_SINCE: Timestamp::now().to_string()},
             },
             "stringData": values,
         });

@@ -126,9 +126,6 @@ impl Worker {
     }
 }
 
-/// The Secret with a service's user in Keystone, by the word behind the name of the object.
-pub(super) const IDENTITY: &str = "identity";
-
 /// What Keystone said, or did not.
 pub(super) fn said(error: &Error) -> Failure {
     told("Keystone", error)

@@ -25,6 +25,7 @@ use crate::{
     },
     names::{self, CONFIG_PART, MANAGER},
     service::{Address, Inputs, Server},
+    sql,
 };
 
 impl Worker {
@@ -175,18 +176,10 @@ impl Worker {
 
     pub(super) async fn make_server_secret(&self) -> Done {
         let password = password();
-        let init = [
-            // They are made without a password, and come before '%' for who comes through the API of the cluster.
-            "DROP USER IF EXISTS 'root'@'127.0.0.1', 'root'@'::1';".to_owned(),
-            "CREATE USER IF NOT EXISTS 'root'@'%';".to_owned(),
-            format!("ALTER USER 'root'@'%' IDENTIFIED BY '{password}';"),
-            "GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION;".to_owned(),
-            format!("ALTER USER 'root'@'localhost' IDENTIFIED BY '{password}';"),
-        ];
         let values = [
-            ("username", "root".to_owned()),
+            ("username", sql::ROOT.to_owned()),
+            (INIT, init(&password)),
             ("password", password),
-            ("init.sql", format!("{}\n", init.join("\n"))),
         ];
         let secret = names::secret(&database_server(self.name()), "admin");
         self.make_secret(&secret, values.into()).await?;
@@ -331,6 +324,15 @@ fn parameters() -> PostParams {
         field_manager: Some(MANAGER.to_owned()),
         ..PostParams::default()
     }
+}
+
+/// The key of the Secret of a managed server with what that does when it starts.
+pub(super) const INIT: &str = "init.sql";
+
+/// What stands there, a statement a line.
+pub(super) fn init(password: &str) -> String {
+    let statements = sql::init(password).into_iter();
+    statements.map(|statement| statement + ";\n").collect()
 }
 
 /// Letters and digits: it stands in URLs and in statements.

@@ -10,7 +10,7 @@ use runs::calls::{call, config, transient};
 
 use crate::{
     action::Ask,
-    definition::Definition,
+    definition::{ADMIN, Definition, IDENTITY},
     engine::{accounts, missing},
     identity::{LoggedIn, Login, PROJECT, Session},
     made, names, reach,
@@ -116,17 +116,42 @@ impl Site {
         login: &Login,
         secret: &str,
     ) -> Result<Session, Failure> {
-        match self.try_login(url, login).await? {
-            LoggedIn::As(session) => Ok(*session),
-            LoggedIn::Refused => Err(config(
-                "WrongPassword",
-                format!(
-                    "Keystone knows no {} with the password in Secret {secret}, or not in its project",
-                    login.username
-                ),
-                "give the right one there, and retry the run",
-            )),
+        if let LoggedIn::As(session) = self.try_login(url, login).await? {
+            return Ok(*session);
         }
+        for password in self.others(secret, &login.password).await? {
+            let other = Login {
+                password,
+                ..login.clone()
+            };
+            if let LoggedIn::As(session) = self.try_login(url, &other).await? {
+                return Ok(*session);
+            }
+        }
+        Err(config(
+            "WrongPassword",
+            format!(
+                "Keystone knows no {} with the password in Secret {secret}, or not in its project",
+                login.username
+            ),
+            "give the right one there, and retry the run",
+        ))
+    }
+
+    /// What a Secret has by now beside a password that is refused: while one is rotated, the next one is known already.
+    pub(crate) async fn others(&self, secret: &str, refused: &str) -> Result<Vec<String>, Failure> {
+        let mut others = Vec::new();
+        for key in ["password", NEXT_PASSWORD] {
+            others.extend(self.optional_value(secret, key).await?);
+        }
+        others.retain(|password| password != refused);
+        Ok(others)
+    }
+
+    /// Where the Keystone that an object is answers.
+    pub(crate) fn keystone(&self, name: &str, definition: &Definition) -> String {
+        let url = internal_url(name, &self.namespace, definition.port);
+        format!("{url}{}", definition.path)
     }
 
     /// Has a token of the administrator that a Keystone was made with issued and validated, and says who that is.
@@ -135,9 +160,8 @@ impl Site {
         name: &str,
         definition: &Definition,
     ) -> Result<String, Failure> {
-        let secret = names::secret(name, "admin");
-        let url = internal_url(name, &self.namespace, definition.port);
-        let url = format!("{url}{}", definition.path);
+        let secret = names::secret(name, ADMIN);
+        let url = self.keystone(name, definition);
         let login = self.login(&secret, Some("project")).await?;
         let session = self.begin(&url, &login, &secret).await?;
         session
@@ -153,7 +177,7 @@ impl Site {
         name: &str,
         identity: &Identity,
     ) -> Result<Session, Failure> {
-        let secret = names::secret(name, "identity");
+        let secret = names::secret(name, IDENTITY);
         let mut login = self.login(&secret, None).await?;
         login.project = Some(PROJECT.to_owned());
         self.begin(&identity.url, &login, &secret).await
@@ -179,5 +203,7 @@ impl Site {
     }
 }
 
+/// The key of a Secret with the next password of an administrator, while that is rotated.
+pub(crate) const NEXT_PASSWORD: &str = "password-next";
 /// The project of an administrator whose Secret names none, as `keystone-manage bootstrap` makes it.
 const ADMIN_PROJECT: &str = "admin";

@@ -1,14 +1,14 @@
 //! Rotation on a schedule: whether a schedule can be kept to, when the next rotation is due, and its run. Pure.
 //!
-//! A schedule is proved before it is taken: by [`Rule::least_gap`], with the shortest time between two of its times. A rotation that comes
-//! late, or that a person had done between two times, is beyond that proof; so each one waits for [`earliest`], too, and is then not
-//! refused by the step.
+//! A schedule of keys is proved before it is taken: by [`Rule::least_gap`], with the shortest time between two of its times. A rotation that
+//! comes late, or that a person had done between two times, is beyond that proof; so each one waits for [`earliest`], too, and is then not
+//! refused by the step. Of a schedule of passwords it is asked only that one rotation is over before the next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::{
     Run,
-    openstack::{KeyRingStatus, KeySchedule, OpenStackService},
+    openstack::{OpenStack, OpenStackService, Password, RotationSchedule, RotationStatus},
     run::{RunPhase, Step},
 };
 use controller::{Problem, window::Recurrence};
@@ -21,51 +21,188 @@ use snapshots::retention::is_past;
 use super::{Rule, SPREAD, earliest, value};
 use crate::{
     action::{Action, Rotation},
+    cloud::{self, database_server},
     config::Merged,
-    definition::{Definition, StepDefinition},
+    definition::{ADMIN, DATABASE, Definition, IDENTITY, StepDefinition},
+    names,
     subject::{Decision, NewRun, Observed},
     wish::{Operation, Wanted, Wish, unwritable},
 };
 
-/// Keys that are rotated on a schedule that can be kept to.
+/// What is rotated on a schedule.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Rotated {
+    /// The keys of Fernet.
+    Fernet,
+    /// The user of a service's database.
+    Database,
+    /// The user of a service in Keystone.
+    Identity,
+    /// The password of Keystone's administrator.
+    Administrator,
+    /// The password of a managed database server's administrator.
+    DatabaseServer,
+}
+
+impl Rotated {
+    /// Where its schedule stands.
+    const fn field(self) -> &'static str {
+        match self {
+            Self::Fernet => "OpenStackService spec.keys.fernet.rotate",
+            Self::Database => "OpenStackService spec.passwords.database.rotate",
+            Self::Identity => "OpenStackService spec.passwords.identity.rotate",
+            Self::Administrator => "OpenStackService spec.passwords.administrator.rotate",
+            Self::DatabaseServer => "OpenStack spec.passwords.databaseServer.rotate",
+        }
+    }
+
+    fn schedule(self) -> String {
+        format!("{}.schedule", self.field())
+    }
+
+    /// What it is, for people.
+    const fn told(self) -> &'static str {
+        match self {
+            Self::Fernet => "the keys",
+            Self::Database => "the user of its database",
+            Self::Identity => "its user in Keystone",
+            Self::Administrator => "the password of the administrator",
+            Self::DatabaseServer => "the password of the database server's administrator",
+        }
+    }
+
+    /// The Secret with it, by the word behind the name of the object.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Fernet => "fernet-keys",
+            Self::Database => DATABASE,
+            Self::Identity => IDENTITY,
+            Self::Administrator | Self::DatabaseServer => ADMIN,
+        }
+    }
+
+    fn is_done_by(self, action: &Action) -> bool {
+        match (self, action) {
+            (Self::Fernet, Action::RotateKeys(rotation)) => rotation.secret == self.word(),
+            (Self::Database, Action::RotateAccount)
+            | (Self::Identity, Action::RotateIdentity)
+            | (Self::Administrator, Action::RotateAdministrator)
+            | (Self::DatabaseServer, Action::RotateServerAdministrator) => true,
+            _ => false,
+        }
+    }
+
+    /// The step of a service that does it, if the service has such a thing.
+    fn step(self, definition: &Definition) -> Option<&StepDefinition> {
+        let mut steps = definition.by_hand.iter();
+        steps.find(|step| self.is_done_by(&step.does))
+    }
+}
+
+/// Something that is rotated on a schedule that can be kept to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scheduled {
+    what: Rotated,
     schedule: Recurrence,
-    rule: Rule,
+    /// Of keys: when one may go.
+    rule: Option<Rule>,
     secret: String,
     step: Step,
 }
 
-/// Where the settings stand.
-const FIELD: &str = "OpenStackService spec.keys.fernet.rotate";
-/// The Secret with the keys of Fernet, by the word behind the name of the object.
-const FERNET: &str = "fernet-keys";
+/// How long has to lie between two rotations of a password at least: as long as one may take.
+const BETWEEN_PASSWORDS: SignedDuration = SignedDuration::from_hours(1);
 
-/// What a service with these configuration files says of the rotation of its keys. None: nothing.
+/// What a service with these configuration files says of what is rotated.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with it: keys that it has not, a schedule that is none, one that would have a valid token refused.
-pub fn read(
+/// Everything that is wrong with it: keys or passwords that it has not, a schedule that is none, one that comes too often, one that would
+/// have a valid token refused.
+pub fn of_service(
+    service: &OpenStackService,
+    definition: &Definition,
+    files: &BTreeMap<String, Merged>,
+) -> Result<Vec<Scheduled>, Vec<Problem>> {
+    let keys = of_keys(service, definition, files).transpose();
+    let passwords = service.spec.passwords.clone().unwrap_or_default();
+    let passwords = [
+        (Rotated::Database, passwords.database),
+        (Rotated::Identity, passwords.identity),
+        (Rotated::Administrator, passwords.administrator),
+    ];
+    let passwords = passwords.into_iter().filter_map(|(what, password)| {
+        let written = rotate(password.as_ref())?;
+        Some(of_password(what, written, service, definition))
+    });
+    collected(keys.into_iter().chain(passwords))
+}
+
+/// What a cloud says of what is rotated, beside its services.
+///
+/// # Errors
+///
+/// Everything that is wrong with it.
+pub fn of_cloud(cloud: &OpenStack) -> Result<Vec<Scheduled>, Vec<Problem>> {
+    let what = Rotated::DatabaseServer;
+    let passwords = cloud.spec.passwords.as_ref();
+    let Some(written) = passwords.and_then(|all| rotate(all.database_server.as_ref())) else {
+        return Ok(Vec::new());
+    };
+    if cloud.spec.database.managed.is_none() {
+        let rule = "an external database server's password is for whoever runs that";
+        let problem = Problem::new(what.field(), &written.schedule, rule, "leave it out");
+        return Err(vec![problem]);
+    }
+    let step = cloud::rotation().map_err(|error| unwritable(&error))?;
+    let secret = names::secret(&database_server(&cloud.name_any()), what.word());
+    Ok(vec![Scheduled {
+        what,
+        schedule: rare_enough(what, written)?,
+        rule: None,
+        secret,
+        step,
+    }])
+}
+
+fn rotate(password: Option<&Password>) -> Option<&RotationSchedule> {
+    password?.rotate.as_ref()
+}
+
+fn collected(
+    all: impl Iterator<Item = Result<Scheduled, Vec<Problem>>>,
+) -> Result<Vec<Scheduled>, Vec<Problem>> {
+    let (mut read, mut problems) = (Vec::new(), Vec::new());
+    for one in all {
+        match one {
+            Ok(scheduled) => read.push(scheduled),
+            Err(wrong) => problems.extend(wrong),
+        }
+    }
+    if problems.is_empty() {
+        Ok(read)
+    } else {
+        Err(problems)
+    }
+}
+
+fn of_keys(
     service: &OpenStackService,
     definition: &Definition,
     files: &BTreeMap<String, Merged>,
 ) -> Result<Option<Scheduled>, Vec<Problem>> {
+    let what = Rotated::Fernet;
     let keys = service.spec.keys.as_ref();
     let Some(written) = keys.and_then(|keys| keys.fernet.as_ref()?.rotate.as_ref()) else {
         return Ok(None);
     };
-    let Some((rotates, rotation)) = rotates(definition) else {
+    let rotates = what.step(definition);
+    let Some((rotates, Action::RotateKeys(rotation))) = rotates.map(|step| (step, &step.does))
+    else {
         let rule = format!("{} has no keys of Fernet", definition.name);
-        let problem = Problem::new(FIELD, &written.schedule, rule, "leave it out");
-        return Err(vec![problem]);
+        return Err(vec![absent(what, written, rule)]);
     };
-    let (field, zone) = (format!("{FIELD}.schedule"), format!("{FIELD}.timeZone"));
-    let schedule = Recurrence::read(
-        (&written.schedule, &field),
-        (written.time_zone.as_deref(), &zone),
-    );
-    let (schedule, rule) = match (schedule, rule(rotation, files)) {
+    let (schedule, rule) = match (recurrence(what, written), rule(rotation, files)) {
         (Ok(schedule), Ok(rule)) => (schedule, rule),
         (schedule, rule) => {
             let wrong = schedule.err().into_iter().flatten();
@@ -77,20 +214,68 @@ pub fn read(
     }
     let step = rotates.does.step(&rotates.id, &rotates.title, None);
     Ok(Some(Scheduled {
+        what,
         schedule,
-        rule,
-        secret: rotation.secret.clone(),
+        rule: Some(rule),
+        secret: names::secret(&service.name_any(), &rotation.secret),
         step: step.map_err(|error| unwritable(&error))?,
     }))
 }
 
-/// The step that rotates the keys, if the service has such keys.
-fn rotates(definition: &Definition) -> Option<(&StepDefinition, &Rotation)> {
-    let mut steps = definition.by_hand.iter();
-    steps.find_map(|step| match &step.does {
-        Action::RotateKeys(rotation) if rotation.secret == FERNET => Some((step, rotation)),
-        _ => None,
+fn of_password(
+    what: Rotated,
+    written: &RotationSchedule,
+    service: &OpenStackService,
+    definition: &Definition,
+) -> Result<Scheduled, Vec<Problem>> {
+    let name = &definition.name;
+    let Some(rotates) = what.step(definition) else {
+        let rule = match what {
+            Rotated::Identity => format!("{name} has no user in Keystone"),
+            _ => format!("{name} has no administrator"),
+        };
+        return Err(vec![absent(what, written, rule)]);
+    };
+    let step = rotates.does.step(&rotates.id, &rotates.title, None);
+    Ok(Scheduled {
+        what,
+        schedule: rare_enough(what, written)?,
+        rule: None,
+        secret: names::secret(&service.name_any(), what.word()),
+        step: step.map_err(|error| unwritable(&error))?,
     })
+}
+
+fn absent(what: Rotated, written: &RotationSchedule, rule: String) -> Problem {
+    Problem::new(what.field(), &written.schedule, rule, "leave it out")
+}
+
+fn recurrence(what: Rotated, written: &RotationSchedule) -> Result<Recurrence, Vec<Problem>> {
+    let zone = format!("{}.timeZone", what.field());
+    Recurrence::read(
+        (&written.schedule, &what.schedule()),
+        (written.time_zone.as_deref(), &zone),
+    )
+}
+
+/// A schedule of a password.
+fn rare_enough(what: Rotated, written: &RotationSchedule) -> Result<Recurrence, Vec<Problem>> {
+    let schedule = recurrence(what, written)?;
+    let gap = schedule.shortest_gap(BETWEEN_PASSWORDS);
+    let Some(gap) = gap.filter(|gap| *gap < BETWEEN_PASSWORDS) else {
+        return Ok(schedule);
+    };
+    let least = shown(BETWEEN_PASSWORDS);
+    Err(vec![Problem::new(
+        what.schedule(),
+        &written.schedule,
+        format!(
+            "it comes again after {} at times, and a rotation of {} may take {least}",
+            shown(gap),
+            what.told()
+        ),
+        format!("write one with {least} or more between two times"),
+    )])
 }
 
 fn rule(rotation: &Rotation, files: &BTreeMap<String, Merged>) -> Result<Rule, Problem> {
@@ -101,7 +286,7 @@ fn rule(rotation: &Rotation, files: &BTreeMap<String, Merged>) -> Result<Rule, P
             place(rotation, setting),
             value(file, setting).unwrap_or_default(),
             "it is no number, and by it a schedule of rotations is proved to have no valid token refused",
-            format!("give it one, or take {FIELD} out"),
+            format!("give it one, or take {} out", Rotated::Fernet.field()),
         )
     })
 }
@@ -116,7 +301,7 @@ fn place(rotation: &Rotation, setting: &str) -> String {
 fn unproved(
     schedule: &Recurrence,
     rule: Rule,
-    written: &KeySchedule,
+    written: &RotationSchedule,
     rotation: &Rotation,
 ) -> Option<Problem> {
     let keep = rule.keep;
@@ -125,7 +310,10 @@ fn unproved(
             place(rotation, &rotation.keep),
             keep,
             "with fewer than 3 keys each rotation makes tokens invalid at once",
-            format!("let it be 3 or more, or take {FIELD} out"),
+            format!(
+                "let it be 3 or more, or take {} out",
+                Rotated::Fernet.field()
+            ),
         ));
     };
     // What comes no second time is rare enough for anything.
@@ -159,7 +347,7 @@ fn unproved(
             )
         }
     };
-    let field = format!("{FIELD}.schedule");
+    let field = Rotated::Fernet.schedule();
     Some(Problem::new(field, &written.schedule, why, remedy))
 }
 
@@ -167,13 +355,19 @@ fn shown(time: SignedDuration) -> api::Duration {
     api::Duration::from_seconds(time.as_secs().unsigned_abs())
 }
 
-/// The newest run that was to rotate keys because it was time.
-pub fn newest(runs: &[Run]) -> Option<&Run> {
-    let mut newest = runs.iter().rev();
-    newest.find(|run| run.spec.operation == Operation::Rotate.name())
+/// The newest run of each thing that was to rotate it because it was time.
+pub fn kept(runs: &[Run]) -> impl Iterator<Item = &Run> {
+    let mut seen = BTreeSet::new();
+    let newest = runs.iter().rev().filter(|run| is_rotation(run));
+    newest.filter(move |run| seen.insert(run.spec.plan.steps.first().map(|step| &step.id)))
 }
 
-/// What is begun for an object that is as it should be and whose keys are to be rotated by now. What does not serve is seen to first.
+fn is_rotation(run: &Run) -> bool {
+    run.spec.operation == Operation::Rotate.name()
+}
+
+/// What is begun for an object that is as it should be and of which something is to be rotated by now: what is due for the longest time.
+/// What does not serve is seen to first.
 ///
 /// # Errors
 ///
@@ -186,11 +380,10 @@ pub fn next<K: Wish>(
     if !observed.unhealthy.is_empty() {
         return Ok(None);
     }
-    let Some(scheduled) = object.rotation() else {
-        return Ok(None);
-    };
-    let due = scheduled.due(observed).filter(|due| *due <= observed.now);
-    let Some(due) = due else {
+    let all = object.rotations().into_iter();
+    let due = all.filter_map(|scheduled| Some((scheduled.due(observed)?, scheduled)));
+    let due = due.filter(|(due, _)| *due <= observed.now);
+    let Some((due, scheduled)) = due.min_by_key(|(due, _)| *due) else {
         return Ok(None);
     };
     let alone = Wanted {
@@ -207,7 +400,12 @@ pub fn next<K: Wish>(
 }
 
 impl Scheduled {
-    /// The Secret with the keys, by the word behind the name of the object.
+    /// What is rotated.
+    pub const fn what(&self) -> Rotated {
+        self.what
+    }
+
+    /// The Secret with the keys or the password.
     pub fn secret(&self) -> &str {
         &self.secret
     }
@@ -215,44 +413,85 @@ impl Scheduled {
     /// When the next rotation is due. However many times have passed without one, it is one.
     pub fn due(&self, observed: &Observed) -> Option<Timestamp> {
         let now = observed.now;
-        let last = begun(observed).max(rotated(observed));
+        let last = self.begun(observed).max(self.rotated(observed));
         let missed = self.schedule.last(now).map(|time| time.timestamp());
         let missed = missed.filter(|time| last.is_none_or(|last| last < *time));
         let time = match missed {
             Some(missed) => missed,
             None => self.schedule.next(now)?.timestamp(),
         };
+        let Some(rule) = self.rule else {
+            return Some(time);
+        };
         let rule = Rule {
-            lifetime: self.rule.lifetime.max(observed.keys.lifetime),
-            ..self.rule
+            lifetime: rule.lifetime.max(observed.keys.lifetime),
+            ..rule
         };
         // Where it would be refused at any time, the step says why to people.
         let from = earliest(&observed.keys.since, rule).unwrap_or(Timestamp::MIN);
         Some(time.max(from))
     }
 
-    /// How the keys stand.
-    pub fn told(&self, decision: &Decision, observed: &Observed) -> KeyRingStatus {
+    /// How it stands.
+    pub fn told(&self, decision: &Decision, observed: &Observed) -> RotationStatus {
         let due = self.due(observed);
-        KeyRingStatus {
-            rotated_at: rotated(observed).and_then(whole),
+        RotationStatus {
+            rotated_at: self.rotated(observed).and_then(whole),
             due_at: due.and_then(whole),
-            message: message(due, decision, observed),
+            message: self.message(due, decision, observed),
         }
     }
-}
 
-/// When the last rotation that was due was begun, whatever became of it: it is not begun again before the next time.
-fn begun(observed: &Observed) -> Option<Timestamp> {
-    let run = newest(&observed.runs)?;
-    let begun = run.metadata.creation_timestamp.as_ref()?.0;
-    is_past(begun, observed.now).then_some(begun)
-}
+    /// The newest run that was to rotate it because it was time.
+    fn newest<'a>(&self, observed: &'a Observed) -> Option<&'a Run> {
+        let mut newest = observed.runs.iter().rev().filter(|run| is_rotation(run));
+        newest.find(|run| self.is_step(&run.spec.plan.steps))
+    }
 
-/// Since when the key that seals does.
-fn rotated(observed: &Observed) -> Option<Timestamp> {
-    let since = observed.keys.since.values().next_back().copied();
-    since.filter(|since| is_past(*since, observed.now))
+    fn is_step(&self, steps: &[Step]) -> bool {
+        steps.iter().any(|step| step.id == self.step.id)
+    }
+
+    /// When the last rotation that was due was begun, whatever became of it: it is not begun again before the next time.
+    fn begun(&self, observed: &Observed) -> Option<Timestamp> {
+        let run = self.newest(observed)?;
+        let begun = run.metadata.creation_timestamp.as_ref()?.0;
+        is_past(begun, observed.now).then_some(begun)
+    }
+
+    /// Since when the key that seals does, or the password is in use.
+    fn rotated(&self, observed: &Observed) -> Option<Timestamp> {
+        let since = match self.what {
+            Rotated::Fernet => observed.keys.since.values().next_back().copied(),
+            _ => observed.passwords.get(&self.secret).copied(),
+        };
+        since.filter(|since| is_past(*since, observed.now))
+    }
+
+    fn message(
+        &self,
+        due: Option<Timestamp>,
+        decision: &Decision,
+        observed: &Observed,
+    ) -> Option<String> {
+        let is_own =
+            |new: &NewRun| new.operation == Operation::Rotate && self.is_step(&new.plan.steps);
+        if matches!(decision, Decision::Start(new) if is_own(new)) {
+            return None;
+        }
+        if due.is_some_and(|due| due <= observed.now) {
+            let waits =
+                "a rotation is due, and waits until no run is at work and everything of it serves";
+            return Some(waits.to_owned());
+        }
+        let failed = self.newest(observed);
+        let failed = failed.filter(|run| phase(run) == RunPhase::Failed)?;
+        // Somebody may have had it rotated since.
+        (self.rotated(observed) <= self.begun(observed)).then(|| {
+            let (name, what) = (failed.name_any(), self.what.told());
+            format!("run {name}, which was to rotate {what}, failed: windlass logs {name}")
+        })
+    }
 }
 
 /// In full seconds, as times of objects are written.
@@ -260,28 +499,12 @@ fn whole(time: Timestamp) -> Option<Time> {
     Timestamp::from_second(time.as_second()).ok().map(Time)
 }
 
-fn message(due: Option<Timestamp>, decision: &Decision, observed: &Observed) -> Option<String> {
-    if matches!(decision, Decision::Start(new) if new.operation == Operation::Rotate) {
-        return None;
-    }
-    if due.is_some_and(|due| due <= observed.now) {
-        let waits = "a rotation is due, and waits until no run is at work and the service is Ready";
-        return Some(waits.to_owned());
-    }
-    let failed = newest(&observed.runs).filter(|run| phase(run) == RunPhase::Failed)?;
-    // Somebody may have had them rotated since.
-    (rotated(observed) <= begun(observed)).then(|| {
-        let name = failed.name_any();
-        format!("run {name}, which was to rotate the keys, failed: windlass logs {name}")
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use api::{
-        openstack::OpenStack,
+        openstack::Passwords,
         run::{Plan, RunStatus},
     };
     use proptest::prelude::*;
@@ -289,7 +512,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        rotation::{Keys, Since, rotate},
+        rotation::{Keys, Since},
         subject::plan,
     };
 
@@ -361,9 +584,9 @@ mod tests {
         world
     }
 
-    fn status(object: &OpenStackService, world: &Observed) -> KeyRingStatus {
+    fn status(object: &OpenStackService, world: &Observed) -> RotationStatus {
         let decision = plan(object, world).unwrap();
-        object.rotation().unwrap().told(&decision, world)
+        object.rotations()[0].told(&decision, world)
     }
 
     fn due_at(object: &OpenStackService, world: &Observed) -> String {
@@ -428,6 +651,162 @@ mod tests {
         assert_eq!(decide(&object, &mut world), "start update-5");
     }
 
+    fn passwords(written: serde_json::Value) -> Option<Passwords> {
+        serde_json::from_value(written).unwrap()
+    }
+
+    #[test]
+    fn what_is_due_for_the_longest_time_is_rotated_first_each_by_a_run_of_its_own() {
+        let mut object = weekly();
+        object.spec.passwords = passwords(json!({
+            "database": {"rotate": {"schedule": "0 1 * * 0"}},
+            "administrator": {"rotate": {"schedule": "0 2 * * 0"}},
+            "identity": {},
+        }));
+        let mut world = made(&object);
+        let (database, admin) = ("identity-database", "identity-admin");
+        for secret in [database, admin] {
+            world.passwords.insert(secret.to_owned(), world.now);
+        }
+        assert_eq!(decide(&object, &mut world), "keep install-1");
+        let told = |world: &Observed, at: usize| {
+            let decision = plan(&object, world).unwrap();
+            object.rotations()[at].told(&decision, world)
+        };
+        let due = Some(Time(super::tests::at("2026-11-29T02:00:00Z")));
+        assert_eq!(told(&world, 2).due_at, due);
+        world.now = at("2026-11-29T03:00:00Z");
+        for (run, step, secret) in [
+            ("rotate-2", "database/rotate", Some(database)),
+            ("rotate-3", "administrator/rotate", Some(admin)),
+            ("rotate-4", "keys/rotate", None),
+        ] {
+            assert_eq!(decide(&object, &mut world), format!("start {run}"));
+            let steps = &world.runs.last().unwrap().spec.plan.steps;
+            assert_eq!(steps[0].id, step);
+            assert_eq!(decide(&object, &mut world), format!("follow {run}"));
+            match secret {
+                Some(secret) => {
+                    world.passwords.insert(secret.to_owned(), world.now);
+                    // Of the keys nobody is told so.
+                    end(&mut world, RunPhase::Succeeded);
+                }
+                None => rotated_now(&mut world),
+            }
+        }
+        assert_eq!(decide(&object, &mut world), "keep install-1");
+        for at in 0..3 {
+            let told = told(&world, at);
+            assert_eq!(told.rotated_at, Some(Time(world.now)));
+            let next = told.due_at.unwrap().0;
+            assert_eq!(
+                next.duration_since(world.now).as_hours() / 24,
+                if at == 0 { 7 } else { 6 }
+            );
+        }
+        // That of the keys is read still, though others came after it.
+        world.now = at("2026-12-06T01:30:00Z");
+        assert_eq!(decide(&object, &mut world), "start rotate-5");
+        end(&mut world, RunPhase::Failed);
+        let failed = told(&world, 1).message.unwrap();
+        assert!(
+            failed.contains("rotate-5, which was to rotate the user of its database"),
+            "{failed}"
+        );
+        assert_eq!(told(&world, 2).message, None);
+        assert_eq!(decide(&object, &mut world), "keep install-1");
+        for run in ["rotate-3", "rotate-4", "rotate-5"] {
+            assert!(world.kept().iter().any(|name| name.ends_with(run)), "{run}");
+        }
+    }
+
+    #[test]
+    fn a_cloud_rotates_the_password_of_its_own_database_server_alone() {
+        let cloud = |database: serde_json::Value| -> OpenStack {
+            serde_json::from_value(json!({
+                "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStack",
+                "metadata": {"name": "one", "namespace": "cloud", "uid": "u"},
+                "spec": {"database": database, "services": [{"name": "keystone", "image": "k"}],
+                    "passwords": {"databaseServer": {"rotate": {"schedule": "0 3 1 * *"}}}},
+            }))
+            .unwrap()
+        };
+        let external = cloud(json!({"external": {"host": "db", "adminSecret": {"name": "a"}}}));
+        let refused = controller::problem::text(&external.wanted().unwrap_err());
+        assert!(
+            refused.contains("OpenStack spec.passwords.databaseServer.rotate"),
+            "{refused}"
+        );
+        assert_eq!(external.rotations(), []);
+        let managed = cloud(json!({"managed": {"image": "db"}}));
+        let [scheduled] = managed.rotations().try_into().unwrap();
+        assert_eq!(scheduled.secret(), "one-mariadb-admin");
+        let wanted = managed.wanted().unwrap();
+        assert_eq!(wanted.by_hand, [scheduled.step]);
+        let mut without = managed.clone();
+        without.spec.passwords = None;
+        assert_eq!(without.wanted().unwrap(), wanted);
+    }
+
+    #[test]
+    fn a_schedule_of_a_password_that_is_not_there_or_comes_too_often_is_refused() {
+        let often = [
+            "it comes again after 30m at times",
+            "may take 1h",
+            "1h or more",
+        ];
+        for (service, which, schedule, field, parts) in [
+            (
+                "keystone",
+                "identity",
+                "0 3 * * 0",
+                "",
+                &["keystone has no user in Keystone"][..],
+            ),
+            (
+                "placement",
+                "administrator",
+                "0 3 * * 0",
+                "",
+                &["placement has no administrator"],
+            ),
+            ("keystone", "database", "*/30 * * * *", ".schedule", &often),
+            ("placement", "identity", "*/30 * * * *", ".schedule", &often),
+            (
+                "keystone",
+                "administrator",
+                "0 3 30 2 *",
+                ".schedule",
+                &["never comes"],
+            ),
+        ] {
+            let mut object = keystone("0 3 * * 0", "");
+            object.spec.keys = None;
+            if service != "keystone" {
+                object.spec.service = service.to_owned();
+                object.spec.config.clear();
+                let identity =
+                    json!({"url": "http://k.cloud.svc:5000/v3", "adminSecret": {"name": "a"}});
+                object.spec.identity = serde_json::from_value(identity).unwrap();
+            }
+            let of = |schedule: &str| passwords(json!({which: {"rotate": {"schedule": schedule}}}));
+            object.spec.passwords = of(schedule);
+            let wrong = object.wanted().unwrap_err();
+            let [problem] = wrong.as_slice() else {
+                panic!("{service} {which}: {wrong:?}");
+            };
+            let field = format!("OpenStackService spec.passwords.{which}.rotate{field}");
+            assert_eq!(problem.field, field);
+            assert_eq!(problem.value, schedule);
+            for part in parts {
+                assert!(problem.to_string().contains(part), "{problem}");
+            }
+            assert_eq!(object.rotations(), []);
+            object.spec.passwords = of("0 * * * *");
+            assert_eq!(object.wanted().is_ok(), !field.ends_with("rotate"));
+        }
+    }
+
     #[test]
     fn one_that_failed_is_told_and_not_begun_again_before_the_next_time() {
         let object = weekly();
@@ -475,7 +854,7 @@ mod tests {
         let mut without = weekly();
         without.spec.keys = None;
         assert_eq!(without.wanted().unwrap(), weekly().wanted().unwrap());
-        assert_eq!(without.rotation(), None);
+        assert_eq!(without.rotations(), []);
         let cloud = |schedule: &str| -> OpenStack {
             serde_json::from_value(json!({
                 "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStack",
@@ -491,7 +870,7 @@ mod tests {
         assert_eq!(keys["fernet"]["rotate"]["schedule"], "0 3 * * 0");
         let refused = cloud("0 3 * * *").wanted().unwrap_err();
         let refused = controller::problem::text(&refused);
-        assert!(refused.contains(FIELD), "{refused}");
+        assert!(refused.contains(Rotated::Fernet.field()), "{refused}");
     }
 
     #[test]
@@ -510,13 +889,13 @@ mod tests {
             let object = keystone(schedule, config);
             let wrong = object.wanted().err().unwrap_or_default();
             assert!(wrong.is_empty(), "{schedule}: {wrong:?}");
-            assert!(object.rotation().is_some(), "{schedule}");
+            assert_eq!(object.rotations().len(), 1, "{schedule}");
         }
         // There one of the days has 23 hours.
         let berlin = "0 3 * * * in Europe/Berlin";
-        assert!(keystone(berlin, days).rotation().is_none());
+        assert_eq!(keystone(berlin, days).rotations(), []);
         let shorter = days.replace("79200", "72000");
-        assert!(keystone(berlin, &shorter).rotation().is_some());
+        assert_eq!(keystone(berlin, &shorter).rotations().len(), 1);
     }
 
     #[test]
@@ -605,7 +984,7 @@ mod tests {
             events in prop::collection::vec((0..4_u8, 1..3000_i64), 1..60),
         ) {
             let object = keystone("0 3 * * *", "[fernet_tokens]\nmax_active_keys = 5\n");
-            let scheduled = object.rotation().unwrap();
+            let scheduled = object.rotations().remove(0);
             let mut world = Observed {
                 now: at("2026-11-25T12:00:00Z"),
                 ..Observed::default()
@@ -621,7 +1000,7 @@ mod tests {
                     continue;
                 }
                 let since = &world.keys.since;
-                let rotated = rotate(&keys, since, scheduled.rule, world.now, String::new());
+                let rotated = super::super::rotate(&keys, since, scheduled.rule.unwrap(), world.now, String::new());
                 if by_hand && rotated.is_err() {
                     continue;
                 }

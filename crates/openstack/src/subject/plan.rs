@@ -1,6 +1,6 @@
 //! What to do about an object. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::{
     Run,
@@ -44,6 +44,8 @@ pub struct Observed {
     pub seeded: Option<Looked>,
     /// What is noted beside its keys, where they are rotated on a schedule.
     pub keys: Noted,
+    /// Since when the passwords that are rotated on a schedule are in use, by the names of their Secrets.
+    pub passwords: BTreeMap<String, Timestamp>,
     /// When it was looked at.
     pub now: Timestamp,
     /// Whether it goes because its whole namespace does, which takes no new objects.
@@ -116,7 +118,7 @@ impl Observed {
         // Whether a backup is due is told by the run that took the last one.
         let read = read.chain(standing::newest(&self.runs));
         // And whether a rotation is.
-        let read = read.chain(schedule::newest(&self.runs));
+        let read = read.chain(schedule::kept(&self.runs));
         read.map(ResourceExt::name_any).collect()
     }
 }

@@ -2,7 +2,7 @@
 
 use api::{
     Run,
-    openstack::{KeysStatus, Phase, Standing as Told},
+    openstack::{KeysStatus, PasswordsStatus, Phase, Standing as Told},
     run::{Action as StepAction, Record, RecordEvent, RunPhase, StepPhase, StepStatus},
 };
 use controller::{
@@ -23,6 +23,7 @@ use crate::{
     },
     health::{ENDPOINT_HEALTHY, Part, waits},
     names::MANAGER,
+    rotation::Rotated,
     seed::look::{DRIFTED, Looked},
 };
 
@@ -43,7 +44,7 @@ pub(super) async fn publish<K: Layer>(
     let place = (object.service(), namespace.as_str());
     let mut told = told((&before, generation), place, applied, observed, now);
     of_backups(object, &before, applied, observed, &mut told);
-    told.keys = of_keys(object, applied, observed);
+    of_rotations(object, applied, observed, &mut told);
     if let Some(occurrence) = occurrence(&before, &told) {
         let regarding = ObjectReference {
             api_version: Some(K::api_version(&()).into_owned()),
@@ -162,17 +163,26 @@ fn of_backups<K: Layer>(
     told.conditions = conditions.into_vec();
 }
 
-/// What is told of keys that are rotated on a schedule, of what was made and is to stay.
-fn of_keys<K: Layer>(object: &K, applied: &Applied, observed: &Observed) -> Option<KeysStatus> {
+/// What is told of keys and passwords that are rotated on a schedule, of what was made and is to stay.
+fn of_rotations<K: Layer>(object: &K, applied: &Applied, observed: &Observed, told: &mut Told) {
     if !observed.was_made() || object.meta().deletion_timestamp.is_some() {
-        return None;
+        return;
     }
-    let mut fernet = object.rotation()?.told(&applied.decision, observed);
     let namespace = object.namespace().unwrap_or_default();
-    fernet.message = fernet.message.map(|text| hint::placed(&text, &namespace));
-    Some(KeysStatus {
-        fernet: Some(fernet),
-    })
+    for scheduled in object.rotations() {
+        let mut status = scheduled.told(&applied.decision, observed);
+        status.message = status.message.map(|text| hint::placed(&text, &namespace));
+        let status = Some(status);
+        let mut passwords = told.passwords.take().unwrap_or_default();
+        match scheduled.what() {
+            Rotated::Fernet => told.keys = Some(KeysStatus { fernet: status }),
+            Rotated::Database => passwords.database = status,
+            Rotated::Identity => passwords.identity = status,
+            Rotated::Administrator => passwords.administrator = status,
+            Rotated::DatabaseServer => passwords.database_server = status,
+        }
+        told.passwords = (passwords != PasswordsStatus::default()).then_some(passwords);
+    }
 }
 
 /// How many of a run's steps are done.

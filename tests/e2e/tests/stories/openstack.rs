@@ -124,6 +124,9 @@ fn one_object_ends_with_tokens_and_an_image() {
     world.until("openstack", "one", "Ready").unwrap();
     let (served, failed, first) = tokens.end().unwrap();
     assert!(served > 10 && failed == 0, "{failed} of {served}: {first}");
+    if is_full {
+        rotates_administrators(&world);
+    }
     let of = world.get("deployment", "one-keystone-api");
     let image = &of["spec"]["template"]["spec"]["containers"][0]["image"];
     assert_eq!(image, lab::CloudImages::SERVICES);
@@ -448,6 +451,40 @@ fn rotates_identity(world: &Services) {
     let users = world.openstack(&users).unwrap();
     assert!(!users.lines().any(|user| user == "glance"), "{users}");
     world.until("openstack", "one", "Ready").unwrap();
+}
+
+/// The administrators of Keystone and of the database server have other passwords, and everything of the cloud goes on with them.
+fn rotates_administrators(world: &Services) {
+    let keystone = "one-keystone-admin";
+    let before = world.secret(keystone, "password").unwrap();
+    let says = "admin has another password";
+    does_step(world, "one-keystone", "administrator/rotate", says);
+    assert_ne!(world.secret(keystone, "password").unwrap(), before);
+    assert!(world.secret(keystone, "password-next").is_err());
+    // With that of the Secret.
+    world.openstack(&["token", "issue"]).unwrap();
+
+    // As if a runner had noted the next one long ago, and died: else each pod has it after five minutes.
+    let server = "one-mariadb-admin";
+    let before = world.secret(server, "password").unwrap();
+    let next = before.chars().rev().collect::<String>();
+    let init = world.secret(server, "init.sql").unwrap();
+    let noted = json!({
+        "metadata": {"annotations": {"openstack.windlass.dev/password-noted": "2026-01-31T12:00:00Z"}},
+        "stringData": {"password-next": next, "init.sql": init.replace(&before, &next)},
+    });
+    let file = world.node.lab.dir().join("noted.json");
+    std::fs::write(&file, noted.to_string()).unwrap();
+    let patch = format!("--patch-file={}", file.display());
+    world.kubectl(&["patch", "secret", server, &patch]).unwrap();
+    does_step(world, "one", "database/rotate", "root has another password");
+    assert_eq!(world.secret(server, "password").unwrap(), next);
+    assert!(world.secret(server, "password-next").is_err());
+    // Whoever makes databases gets in.
+    does_step(world, "one-keystone", "database/check", "MariaDB");
+    does_step(world, "one-glance", "identity/seed", "it was there");
+    world.until("openstack", "one", "Ready").unwrap();
+    nothing_secret_is_told(world);
 }
 
 /// The image of the next release says that it knows no such setting, before anything of it is begun.
