@@ -389,11 +389,12 @@ impl Action {
             Self::AwaitService(_) => (7200, 60, 3),
             // It waits for pods, and for whoever is at work still.
             Self::RotateAccount | Self::RotateIdentity => (3600, 30, 3),
-            // It waits until a server that starts anew has the next password.
-            Self::RotateServerAdministrator => (1800, 10, 3),
             Self::SaveBackup | Self::LoadBackup(_) | Self::DrillLoad(_) => (7200, 30, 1),
             Self::CheckBackup(_) | Self::KeepBackups => (3600, 10, 3),
-            Self::StopServices | Self::StartServices => (1800, 10, 3),
+            // The first waits until a server that starts anew has the next password.
+            Self::RotateServerAdministrator | Self::StopServices | Self::StartServices => {
+                (1800, 10, 3)
+            }
             // It brings the backup, too, and where a person retries it, loads it.
             Self::DrillLogin(_) => (7200, 10, 0),
             Self::DrillClear(_) => (300, 3, 5),
