@@ -57,7 +57,7 @@ pub(crate) fn give(world: &Arc<World>, path: ValuePath, tree: &Arc<Tree>) -> Val
             world.note(&path, Taken::Value);
             secret(world, path, value)
         }
-        Shape::Leaf(Leaf::Template(_)) => match world.made(&path, tree) {
+        Shape::Leaf(Leaf::Template(text)) => match world.made_of_template(&path, tree, text) {
             Ok(made) => {
                 let mut uses = BTreeSet::new();
                 gather(&made, &mut uses);

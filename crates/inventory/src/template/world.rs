@@ -237,7 +237,14 @@ impl World {
         // A value is made anew wherever it is given.
         self.spend((1, bytes_of(tree)), &tree.origin.source, &tree.origin.at)?;
         let shape = match &tree.shape {
-            Shape::Leaf(Leaf::Template(text)) => return self.made_of_template(path, tree, text),
+            Shape::Leaf(Leaf::Template(text)) => {
+                let known = self.record().rendered.get(path).map(Made::size);
+                if let Some(size) = known {
+                    // Before it is copied.
+                    self.spend(size, &tree.origin.source, &tree.origin.at)?;
+                }
+                return self.made_of_template(path, tree, text);
+            }
             Shape::Leaf(Leaf::Plain(value)) => MadeShape::Leaf(value.clone()),
             Shape::Leaf(Leaf::Secret(value)) => MadeShape::Secret(value.clone()),
             Shape::Map(map) => {
@@ -271,21 +278,17 @@ impl World {
         })
     }
 
-    fn made_of_template(
+    /// What a value that is a template comes to. Whoever looks at it gives no more of it than an expression takes, which counts then.
+    pub(crate) fn made_of_template(
         self: &Arc<Self>,
         path: &ValuePath,
         tree: &Arc<Tree>,
         text: &Arc<str>,
     ) -> Result<Made, Problem> {
-        let origin = &tree.origin;
-        let known = self.record().rendered.get(path).map(Made::size);
-        if let Some(size) = known {
-            // Before it is copied.
-            self.spend(size, &origin.source, &origin.at)?;
-        }
         if let Some(made) = self.record().rendered.get(path) {
             return Ok(made.clone());
         }
+        let origin = &tree.origin;
         let fails = |rule| origin.source.problem(ValuePath::clone(&origin.at), rule);
         {
             let mut record = self.record();

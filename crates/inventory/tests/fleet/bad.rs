@@ -344,6 +344,10 @@ fn what_a_cluster_comes_to_has_an_end() {
         let says = "comes to more than 500000 values; make smaller lists";
         assert!(told.contains(says), "{part}: {told}");
     }
+    // To look one entry of it up again and again is no more than that entry.
+    let computed = "{big: {$template: \"{{ range(1000) | list }}\"}}";
+    let text = one(computed, &each("'{{ big[key] }}'").replace("20000", "900"));
+    assert!(crate::fleet(&text).unwrap().render_all(|_| {}).is_ok());
 }
 
 #[test]
