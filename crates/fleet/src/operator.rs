@@ -143,6 +143,12 @@ pub fn operate(manager: &mut Manager, options: Options) {
         .woken_by(&config_maps, reads::everything, rollouts.in_namespace_of())
         .woken_by(&own, reads::everything, rollouts.in_namespace_of())
         .woken_by(&approvals, reads::wish, rollouts.in_namespace_of())
+        // One that cannot be read holds the others.
+        .woken_by(
+            &rollouts,
+            |rollout| rollout.0.is_err(),
+            rollouts.in_namespace_of(),
+        )
         .woken_on(&wake_ups, |(namespace, name)| {
             [ObjectRef::new(&name).within(&namespace)]
         })

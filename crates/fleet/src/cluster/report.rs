@@ -19,30 +19,41 @@ pub(super) async fn publish(
 ) -> Result<(), Error> {
     let before = cluster.status.clone().unwrap_or_default();
     let told = told(&before, cluster.metadata.generation, pass, Timestamp::now());
-    let written = pass.written.as_ref();
-    if told != *written.map_or(&before, |written| &written.status) {
-        let version = written.map(|written| written.version.clone());
-        let version = write(cluster, version, &told, context).await?;
+    let known = Written::last(cluster, pass);
+    if told != known.status {
+        let version = write(cluster, &known, &told, context).await?;
         let namespace = cluster.namespace().unwrap_or_default();
         let reference = ObjectRef::new(&cluster.name_any()).within(&namespace);
         controller::stream::await_version(&context.own, &reference, &version).await;
     }
+    let object = ObjectReference {
+        namespace: cluster.namespace(),
+        ..cluster.object_ref(&())
+    };
+    let mut refused = Ok(());
     for occurrence in occurrences(&before, &told) {
-        let object = ObjectReference {
-            namespace: cluster.namespace(),
-            ..cluster.object_ref(&())
-        };
+        // Nobody tells the others later.
         let published = context.events.publish(&object, &occurrence).await;
-        published.map_err(|error| Error::Api("publish an Event".to_owned(), error))?;
+        let published = published.map_err(|error| Error::Api("publish an Event".to_owned(), error));
+        refused = refused.and(published);
     }
-    Ok(())
+    refused
 }
 
-/// A status that was written in mid-pass.
-#[derive(Debug)]
+/// A status, as a pass has written or read it last.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Written {
     status: FleetClusterStatus,
     version: String,
+}
+
+impl Written {
+    fn last(cluster: &FleetCluster, pass: &Pass) -> Self {
+        pass.written.clone().unwrap_or_else(|| Self {
+            status: cluster.status.clone().unwrap_or_default(),
+            version: cluster.resource_version().unwrap_or_default(),
+        })
+    }
 }
 
 /// Writes down that objects are begun to be made from a revision, before the first one is: a pass that ends in the middle, or a grant
@@ -56,6 +67,7 @@ pub(super) async fn begin(
     let told = FleetClusterStatus {
         begun: Some(revision.to_owned()),
         abandoned: pass.abandoned.clone(),
+        born: born(pass),
         ..cluster.status.clone().unwrap_or_default()
     };
     note(cluster, told, pass, context).await
@@ -80,30 +92,45 @@ async fn note(
     pass: &mut Pass,
     context: &Context,
 ) -> Result<(), Error> {
-    if cluster.status.as_ref() != Some(&status) {
-        let version = pass.written.take().map(|written| written.version);
-        let version = write(cluster, version, &status, context).await?;
+    let known = Written::last(cluster, pass);
+    if known.status != status {
+        let version = write(cluster, &known, &status, context).await?;
         pass.written = Some(Written { status, version });
     }
     Ok(())
 }
 
-/// Writes the status of the very object that was read, if nobody else has since: another one of its name knows nothing of what stands, and
-/// another operator may have begun something meanwhile.
+/// Writes the status of the very object that was read, if nobody else has written it since: another one of its name knows nothing of what
+/// stands, and another operator may have begun something meanwhile. That somebody has edited the rest of the object is no reason not to.
 async fn write(
     cluster: &FleetCluster,
-    version: Option<String>,
+    known: &Written,
     told: &FleetClusterStatus,
     context: &Context,
 ) -> Result<String, Error> {
     let namespace = cluster.namespace().unwrap_or_default();
     let api = Api::<FleetCluster>::namespaced(context.client.clone(), &namespace);
-    let version = version.or_else(|| cluster.resource_version());
-    let version = version.unwrap_or_default();
     let name = cluster.name_any();
-    let written = controller::apply::apply_status_at(&api, STATUS_MANAGER, &name, &version, told);
-    let written = written.await.map_err(Error::Apply)?;
-    Ok(written.unwrap_or_default())
+    let at = async |version: &str| {
+        controller::apply::apply_status_at(&api, STATUS_MANAGER, &name, version, told).await
+    };
+    let mut written = at(&known.version).await;
+    if let Err(controller::apply::Error::Api { source, .. }) = &written
+        && matches!(source, kube::Error::Api(status) if status.is_conflict())
+    {
+        let now = api.get(&name).await;
+        let now = now.map_err(|error| Error::Api(format!("read FleetCluster {name}"), error))?;
+        let status = now.status.clone().unwrap_or_default();
+        if now.uid() == cluster.uid() && status == known.status {
+            written = at(&now.resource_version().unwrap_or_default()).await;
+        }
+    }
+    Ok(written.map_err(Error::Apply)?.unwrap_or_default())
+}
+
+fn born(pass: &Pass) -> Option<String> {
+    let born = pass.born.as_ref();
+    born.map(|born| api::text::plain(born, 500))
 }
 
 /// The status that follows from a pass. Pure.
@@ -133,7 +160,7 @@ fn told(
         begun: pass.begun.clone(),
         abandoned: pass.abandoned.clone(),
         former: pass.former.clone(),
-        born: pass.born.as_ref().map(|born| api::text::plain(born, 500)),
+        born: born(pass),
         secrets: pass.secrets.clone(),
         health: Some(pass.standing.health),
         message: pass.standing.message.clone(),

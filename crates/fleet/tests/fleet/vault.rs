@@ -3,6 +3,8 @@
 
 use std::{
     collections::BTreeSet,
+    io,
+    sync::{Arc, LazyLock, Mutex},
     time::{Duration, Instant},
 };
 
@@ -22,6 +24,7 @@ use kube::{
     discovery::{ApiGroup, Discovery, verbs},
 };
 use serde_json::{Value, json};
+use tracing::Level;
 
 use crate::world::{FLEET, World, is_ready, status};
 
@@ -33,6 +36,7 @@ pub struct Bao {
 
 impl Bao {
     pub async fn start() -> Self {
+        LazyLock::force(&LOG);
         let _ = rustls::crypto::ring::default_provider().install_default();
         let bao = Self {
             server: lab::OpenBao::start(&lab::progress::Silent).unwrap(),
@@ -247,8 +251,43 @@ pub async fn until(what: &str, mut ask: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Of all that the API has nothing but Secrets holds what is in Vault.
+/// What all operators of the process have logged since it was asked for first.
+static LOG: LazyLock<Log> = LazyLock::new(|| {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(Level::DEBUG)
+        .with_writer(move || writer.clone())
+        .finish();
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+    log
+});
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Of all that the API has nothing but Secrets holds what is in Vault, and no line of the log does.
 async fn keeps_quiet(world: &World) {
+    let log = LOG.text();
+    assert!(log.contains("fleet"), "nothing was logged: {log}");
+    assert!(!log.contains("hush"), "{log}");
     let client = &world.client;
     let kinds = Discovery::new(client.clone()).run().await.unwrap();
     let mut seen = BTreeSet::new();
