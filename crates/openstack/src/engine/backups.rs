@@ -153,6 +153,11 @@ impl Backups<'_> {
         let (_way, mut session) = self.worker.reading(&first.inputs.database).await?;
         let server = session.version().await.map_err(|error| said(&error))?;
         session.freeze().await.map_err(|error| said(&error))?;
+        if kept_keys(&services).await? != keys {
+            // What was read before may not fit what is frozen now.
+            let what = "a password or a key was changed while the backup was begun";
+            return Err(transient("Changed", what).into());
+        }
         // The run may have been made long before, and this may be a later attempt of it.
         let origin = self.origin(&server, Timestamp::now()).await?;
         let file = self.unnamed()?;

@@ -37,7 +37,9 @@ use crate::{
 };
 
 /// On a Secret with a next password: since when it is there.
-const NOTED: &str = "openstack.windlass.dev/password-noted";
+pub(super) const NOTED: &str = "openstack.windlass.dev/password-noted";
+/// The same: which run has noted it.
+pub(super) const NOTED_BY: &str = "openstack.windlass.dev/password-noted-by";
 
 /// A Secret with a password that is rotated.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +52,8 @@ struct Kept {
     next: Option<String>,
     /// Whether all is noted that has to be before anybody is told of the next one.
     is_noted: bool,
+    /// Whether another run has noted the next one, and did not come to its end.
+    is_left: bool,
     /// Whether this run has put the one in use to use.
     is_done: bool,
 }
@@ -64,6 +68,8 @@ trait Rotated {
     async fn settle(&mut self, kept: &Kept) -> Result<(), Ended>;
     /// Whether somebody is let in with a password.
     async fn knows(&mut self, password: &str) -> Result<bool, Failure>;
+    /// Whether a next password that was noted may be set by others, so that it has to be brought to its end.
+    fn has_spread(&self) -> bool;
     /// Nobody is let in with what the Secret has.
     fn neither(&self) -> Failure;
     /// Has the next password be the one, by the one before.
@@ -71,7 +77,7 @@ trait Rotated {
     /// Waits until somebody is let in with the next password, and may do something.
     async fn prove(&mut self, next: &str) -> Result<(), Ended>;
     /// Has the next password be the one in use of the Secret: all of it at once, and as it was read.
-    async fn swap(&mut self, kept: &Kept, next: &str) -> Result<(), Failure>;
+    async fn swap(&mut self, kept: &Kept, next: &str, is_last: bool) -> Result<(), Failure>;
 }
 
 /// Rotates a password, from wherever that stands. False: this run has done it.
@@ -80,24 +86,48 @@ async fn rotate(of: &mut impl Rotated) -> Result<bool, Ended> {
     if kept.next.is_none() && kept.is_done {
         return Ok(false);
     }
-    let next = match kept.next.clone() {
-        Some(next) => next,
-        None => password(),
-    };
+    if kept.is_left
+        && let Some(left) = kept.next.take()
+    {
+        // Whoever has read it since then would know the password that is in use when this has ended.
+        if of.has_spread() || !of.knows(&kept.password).await? {
+            kept.next = Some(left.clone());
+            finish(of, kept, &left, false).await?;
+            kept = of.read().await?;
+        }
+    }
+    let next = kept.next.clone().unwrap_or_else(password);
+    finish(of, kept, &next, true).await?;
+    Ok(true)
+}
+
+/// Puts a next password to use.
+async fn finish(
+    of: &mut impl Rotated,
+    mut kept: Kept,
+    next: &str,
+    is_last: bool,
+) -> Result<(), Ended> {
     if kept.next.is_none() || !kept.is_noted {
-        of.note(&kept, &next).await?;
+        of.note(&kept, next).await?;
         kept = of.read().await?;
     }
     of.settle(&kept).await?;
+    // That takes minutes, and nobody may be told of what the Secret no longer has.
+    let kept = of.read().await?;
+    if kept.next.as_deref() != Some(next) {
+        let what = format!("{NEXT_PASSWORD} of the Secret was changed by somebody else meanwhile");
+        return Err(transient("Changed", what).into());
+    }
     // Whoever was killed may have told it. The one before is tried first: one that is refused counts where many lock a user out.
     if of.knows(&kept.password).await? {
-        of.tell(&kept.password, &next).await?;
-    } else if !of.knows(&next).await? {
+        of.tell(&kept.password, next).await?;
+    } else if !of.knows(next).await? {
         return Err(of.neither().into());
     }
-    of.prove(&next).await?;
-    of.swap(&kept, &next).await?;
-    Ok(true)
+    of.prove(next).await?;
+    of.swap(&kept, next, is_last).await?;
+    Ok(())
 }
 
 impl Worker {
@@ -150,10 +180,13 @@ impl Worker {
         let secret = secret.ok_or_else(|| missing(name, "is not there"))?;
         let next = text(&secret, NEXT_PASSWORD);
         let run = self.work.run.uid().unwrap_or_default();
+        let is_noted = secret.annotations().contains_key(NOTED);
         Ok(Kept {
             password: text(&secret, "password"),
             next: (!next.is_empty()).then_some(next),
-            is_noted: secret.annotations().contains_key(NOTED),
+            is_noted,
+            // One that a person wrote is meant.
+            is_left: is_noted && secret.annotations().get(NOTED_BY) != Some(&run),
             is_done: secret.annotations().get(ROTATED_BY) == Some(&run),
             secret,
         })
@@ -173,16 +206,18 @@ impl Worker {
         }
         let mut data = more;
         data[NEXT_PASSWORD] = json!(bytes(next));
-        let annotations = json!({NOTED: Timestamp::now().to_string()});
+        let run = self.work.run.uid().unwrap_or_default();
+        let annotations = json!({NOTED: Timestamp::now().to_string(), NOTED_BY: run});
         self.change_secret(&kept.secret, &data, &annotations).await
     }
 
     /// Puts the next password of a Secret to use.
-    async fn swap_password(&self, kept: &Kept, next: &str) -> Result<(), Failure> {
-        let run = self.work.run.uid().unwrap_or_default();
+    async fn swap_password(&self, kept: &Kept, next: &str, is_last: bool) -> Result<(), Failure> {
+        let run = is_last.then(|| self.work.run.uid().unwrap_or_default());
         let data = json!({"password": bytes(next), NEXT_PASSWORD: null});
         let since = Timestamp::now().to_string();
-        let annotations = json!({NOTED: null, ROTATED_BY: run, PASSWORD_SINCE: since});
+        let annotations =
+            json!({NOTED: null, NOTED_BY: null, ROTATED_BY: run, PASSWORD_SINCE: since});
         self.change_secret(&kept.secret, &data, &annotations).await
     }
 
@@ -252,8 +287,12 @@ impl Rotated for Administrator<'_> {
         Ok(matches!(known, LoggedIn::As(_)))
     }
 
+    fn has_spread(&self) -> bool {
+        false
+    }
+
     fn neither(&self) -> Failure {
-        neither("Keystone", &self.login.username, &self.secret)
+        neither("Keystone", &self.login.username, &self.secret, "")
     }
 
     async fn tell(&mut self, password: &str, next: &str) -> Result<(), Failure> {
@@ -292,8 +331,8 @@ impl Rotated for Administrator<'_> {
         .await
     }
 
-    async fn swap(&mut self, kept: &Kept, next: &str) -> Result<(), Failure> {
-        self.worker.swap_password(kept, next).await
+    async fn swap(&mut self, kept: &Kept, next: &str, is_last: bool) -> Result<(), Failure> {
+        self.worker.swap_password(kept, next, is_last).await
     }
 }
 
@@ -370,11 +409,19 @@ impl Rotated for Root<'_> {
         Ok(true)
     }
 
+    /// A server that starts anew sets it.
+    fn has_spread(&self) -> bool {
+        true
+    }
+
     fn neither(&self) -> Failure {
         let Server {
             host, admin_secret, ..
         } = &self.server;
-        neither(host, sql::ROOT, admin_secret)
+        let or = format!(
+            "; or delete the pod of {host}: it sets what the Secret has under {INIT} when it starts"
+        );
+        neither(host, sql::ROOT, admin_secret, &or)
     }
 
     async fn tell(&mut self, password: &str, next: &str) -> Result<(), Failure> {
@@ -406,8 +453,8 @@ impl Rotated for Root<'_> {
         Ok(())
     }
 
-    async fn swap(&mut self, kept: &Kept, next: &str) -> Result<(), Failure> {
-        self.worker.swap_password(kept, next).await
+    async fn swap(&mut self, kept: &Kept, next: &str, is_last: bool) -> Result<(), Failure> {
+        self.worker.swap_password(kept, next, is_last).await
     }
 }
 
@@ -431,13 +478,15 @@ fn told(who: &str, is_new: bool) -> String {
 }
 
 /// Nothing that the Secret has lets anybody in.
-fn neither(at: &str, who: &str, secret: &str) -> Failure {
+fn neither(at: &str, who: &str, secret: &str, or: &str) -> Failure {
     config(
         "WrongPassword",
         format!(
             "{at} lets {who} in neither with the password in Secret {secret} nor with the next one there"
         ),
-        &format!("put the right one under the key password of Secret {secret}, and retry the run"),
+        &format!(
+            "put the right one under the key password of Secret {secret}{or}; then retry the run"
+        ),
     )
 }
 
@@ -462,7 +511,12 @@ mod tests {
         password: String,
         next: Option<String>,
         is_noted: bool,
+        noted_by: Option<u8>,
         rotated_by: Option<u8>,
+        /// Whether it is a server that sets what it was started with.
+        spreads: bool,
+        /// What somebody writes as the next one while it is waited.
+        edited: Option<String>,
         known: String,
         /// What may set the password, and which: a server that starts anew by what its pod has of the Secret.
         sets: Vec<String>,
@@ -511,6 +565,7 @@ mod tests {
                 password: self.password.clone(),
                 next: self.next.clone(),
                 is_noted: self.is_noted,
+                is_left: self.is_noted && self.noted_by != Some(self.run),
                 is_done: self.rotated_by == Some(self.run),
                 ..Kept::default()
             })
@@ -520,6 +575,10 @@ mod tests {
             self.change(|world| {
                 world.next = Some(next.to_owned());
                 world.is_noted = true;
+                world.noted_by = Some(world.run);
+                if !world.spreads {
+                    world.sets.clear();
+                }
                 world.sets.push(next.to_owned());
             })
         }
@@ -527,11 +586,18 @@ mod tests {
         async fn settle(&mut self, _: &Kept) -> Result<(), Ended> {
             assert!(self.is_noted);
             self.sets = self.next.iter().cloned().collect();
+            if let Some(edited) = self.edited.take() {
+                self.next = Some(edited);
+            }
             Ok(())
         }
 
         async fn knows(&mut self, password: &str) -> Result<bool, Failure> {
             Ok(self.known == password)
+        }
+
+        fn has_spread(&self) -> bool {
+            self.spreads
         }
 
         fn neither(&self) -> Failure {
@@ -549,11 +615,11 @@ mod tests {
             Ok(())
         }
 
-        async fn swap(&mut self, _: &Kept, next: &str) -> Result<(), Failure> {
+        async fn swap(&mut self, _: &Kept, next: &str, is_last: bool) -> Result<(), Failure> {
             self.change(|world| {
                 next.clone_into(&mut world.password);
-                (world.next, world.is_noted) = (None, false);
-                world.rotated_by = Some(world.run);
+                (world.next, world.is_noted, world.noted_by) = (None, false, None);
+                world.rotated_by = is_last.then_some(world.run);
             })
         }
     }
@@ -583,18 +649,53 @@ mod tests {
     }
 
     #[test]
-    fn what_another_run_left_is_brought_to_its_end_also_where_the_one_before_was_set_again() {
-        for edges in 0..3 {
-            let mut world = World::new();
+    fn what_another_run_left_is_in_use_no_longer_wherever_it_was_left() {
+        for (edges, spreads) in [
+            (0, false),
+            (1, false),
+            (2, false),
+            (0, true),
+            (1, true),
+            (2, true),
+        ] {
+            let mut world = World {
+                spreads,
+                ..World::new()
+            };
             assert!(world.rotate(1, edges).is_err());
-            let next = world.next.clone();
-            // A server that starts anew sets one of them.
-            world.known = world.sets[0].clone();
-            world.is_found();
+            let left = world.next.clone();
+            if spreads {
+                // A server that starts anew sets one of them.
+                world.known = world.sets[0].clone();
+                world.is_found();
+            }
             assert!(world.rotate(2, 9).unwrap());
-            assert_eq!(world.known, world.password);
-            assert!(next.is_none_or(|next| next == world.known));
+            assert_eq!((&world.known, &world.next), (&world.password, &None));
+            assert_ne!(left.as_ref(), Some(&world.known), "{edges} {spreads}");
+            assert!(!world.rotate(2, 0).unwrap());
         }
+    }
+
+    #[test]
+    fn what_a_person_wrote_as_the_next_one_is_meant() {
+        let mut world = World {
+            next: Some("theirs".to_owned()),
+            ..World::new()
+        };
+        assert!(world.rotate(1, 9).unwrap());
+        assert_eq!(
+            (world.known.as_str(), world.password.as_str()),
+            ("theirs", "theirs")
+        );
+        // In mid-rotation nobody is told of what the Secret has no longer.
+        world.edited = Some("later".to_owned());
+        assert!(world.rotate(2, 9).is_err());
+        assert_eq!(world.known, "theirs");
+        assert!(world.rotate(2, 9).unwrap());
+        assert_eq!(
+            (world.known.as_str(), world.password.as_str()),
+            ("later", "later")
+        );
     }
 
     #[test]
@@ -607,7 +708,10 @@ mod tests {
         };
         assert!(world.rotate(1, 9).is_err());
         assert_eq!((world.left, world.password.as_str()), (9, "first"));
-        let told = format!("{:?}", neither("Keystone", "admin", "one-keystone-admin"));
+        let told = format!(
+            "{:?}",
+            neither("Keystone", "admin", "one-keystone-admin", "")
+        );
         assert!(told.contains("neither with the password in Secret one-keystone-admin"));
     }
 

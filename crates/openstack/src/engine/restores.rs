@@ -29,12 +29,15 @@ use crate::{
     backup::archive::{Count, Kept, Keys, Part, Reader, Table},
     engine::{
         Done, Ended,
+        account::ROTATED_BY,
         backups::{Backups, Opened, Service, counted, has_tables_alone},
         database::said,
         objects::password,
+        passwords::{NOTED, NOTED_BY},
         stores::{disk, of_store},
     },
     names,
+    rotation::PASSWORD_SINCE,
     sql::{self, Found, Login, Session},
 };
 
@@ -342,6 +345,10 @@ async fn restore_secret(service: &Service, name: &str, kept: &Kept) -> Result<bo
         return Ok(false);
     }
     secret.data = Some(kept.data.clone());
+    // Those of today speak of a password that is no longer there.
+    for of_today in OF_A_PASSWORD {
+        secret.annotations_mut().remove(of_today);
+    }
     let annotations = kept.annotations.clone();
     secret.annotations_mut().extend(annotations);
     worker.held()?;
@@ -350,6 +357,9 @@ async fn restore_secret(service: &Service, name: &str, kept: &Kept) -> Result<bo
         .map(|_| true)
         .map_err(|error| call(format!("change Secret {name}"), &error))
 }
+
+/// What is noted of the password in a Secret.
+const OF_A_PASSWORD: [&str; 4] = [PASSWORD_SINCE, ROTATED_BY, NOTED, NOTED_BY];
 
 /// What the tables of a database hold.
 async fn contents(session: &mut Session, database: &str) -> Result<Vec<Table>, sql::Error> {

@@ -11,7 +11,7 @@ use runs::calls::{call, config, transient};
 use crate::{
     action::Ask,
     definition::{ADMIN, Definition, IDENTITY},
-    engine::{accounts, missing},
+    engine::{account::text, accounts, missing},
     identity::{LoggedIn, Login, PROJECT, Session},
     made, names, reach,
     service::{Identity, internal_url},
@@ -140,12 +140,15 @@ impl Site {
 
     /// What a Secret has by now beside a password that is refused: while one is rotated, the next one is known already.
     pub(crate) async fn others(&self, secret: &str, refused: &str) -> Result<Vec<String>, Failure> {
-        let mut others = Vec::new();
-        for key in ["password", NEXT_PASSWORD] {
-            others.extend(self.optional_value(secret, key).await?);
-        }
-        others.retain(|password| password != refused);
-        Ok(others)
+        let found = self.secrets().get_opt(secret).await;
+        let found = found.map_err(|error| call(format!("read Secret {secret}"), &error))?;
+        let found = found.ok_or_else(|| missing(secret, "is not there"))?;
+        // Both of one moment: in between they may change places.
+        let both = ["password", NEXT_PASSWORD].map(|key| text(&found, key));
+        let others = both.into_iter();
+        Ok(others
+            .filter(|password| !password.is_empty() && password != refused)
+            .collect())
     }
 
     /// Where the Keystone that an object is answers.
