@@ -35,7 +35,7 @@ const SECONDS: u32 = 30;
 const USER: &str = "ann";
 
 pub(crate) fn measure(clusters: u32, program: &Path) -> anyhow::Result<Vec<Row>> {
-    let load = example("magnum", "load", Profile::Release)?;
+    let load = example("magnum", "requests", Profile::Release)?;
     let api = example("kubespray", "creates", Profile::Release)?;
     let scratch = tempfile::tempdir().context("failed to make a directory")?;
     let keystone = Keystone::start(&scratch.path().join("keystone"), None, &Terminal::default())?;

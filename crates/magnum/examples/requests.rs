@@ -2,11 +2,11 @@
 //!
 //! The token that lets in is in `OS_TOKEN`, for what is in arguments is seen by everybody on the machine.
 //!
-//! `load fill ADDRESS COUNT` makes a template and so many clusters of one control plane.
-//! `load build KUBECONFIG COUNT` gives them hosts, and tells for kubespray that they are built, until each is complete.
-//! `load measure ADDRESS` gets, lists and makes templates, and prints JSON.
-//! `load pace ADDRESS RATE SECONDS` gets a cluster so often a second, whatever the answers take, and prints JSON.
-//! `load change KUBECONFIG ADDRESS` changes the health of a cluster twenty times, and prints how long nobody sees it, in milliseconds.
+//! `requests fill ADDRESS COUNT` makes a template and so many clusters of one control plane.
+//! `requests build KUBECONFIG COUNT` gives them hosts, and tells for kubespray that they are built, until each is complete.
+//! `requests measure ADDRESS` gets, lists and makes templates, and prints JSON.
+//! `requests pace ADDRESS RATE SECONDS` gets a cluster so often a second, whatever the answers take, and prints JSON.
+//! `requests change KUBECONFIG ADDRESS` changes the health of a cluster twenty times, and prints how long nobody sees it, in milliseconds.
 
 #![allow(
     clippy::expect_used,
