@@ -62,7 +62,7 @@ async fn main() {
         }
         _ => {
             eprintln!(
-                "load fill ADDRESS COUNT | build KUBECONFIG COUNT | measure ADDRESS | pace ADDRESS RATE SECONDS | change KUBECONFIG ADDRESS"
+                "requests fill ADDRESS COUNT | build KUBECONFIG COUNT | measure ADDRESS | pace ADDRESS RATE SECONDS | change KUBECONFIG ADDRESS"
             );
             std::process::exit(2);
         }
