@@ -128,10 +128,10 @@ fn no_namespace(place: &str, own: &str) -> FleetProblem {
 
 /// What is wrong with an object that is there and is not this cluster's.
 pub(super) fn foreign(cluster: &FleetCluster, part: &Part, there: &Value) -> Option<FleetProblem> {
-    let whose = &there["metadata"]["annotations"][FLEET_CLUSTER_ANNOTATION];
-    if *whose == own(cluster) {
+    if live::is_own(there, cluster) {
         return None;
     }
+    let whose = &there["metadata"]["annotations"][FLEET_CLUSTER_ANNOTATION];
     let (message, own) = match whose.as_str() {
         Some(other) => (format!("belongs to the FleetCluster {other}"), own(cluster)),
         None => (
