@@ -32,6 +32,18 @@ impl Problem {
     }
 }
 
+impl Problem {
+    /// What is wrong, without the field and the remedy.
+    pub fn what(&self) -> String {
+        let Self { value, rule, .. } = self;
+        if value.is_empty() {
+            rule.clone()
+        } else {
+            format!("{value:?}: {rule}")
+        }
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {

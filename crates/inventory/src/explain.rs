@@ -11,7 +11,7 @@ use crate::{
     problem::Problem,
     render::Rendered,
     template::world::{Made, Taken, Use},
-    tree::{Leaf, Shape, Tree},
+    tree::{Below, Leaf, Shape, Tree},
 };
 
 /// One leaf and its origin.
@@ -289,67 +289,130 @@ impl Rendered {
         for depth in (0..=path.len()).rev() {
             let (above, _) = path.split_at(depth);
             let mut tree: Option<&Arc<Tree>> = self.world.root().at(above);
-            while let Some((held, lower)) =
-                tree.and_then(|tree| Some((tree, tree.origin.overrode.as_ref()?)))
+            while let Some((held, below)) =
+                tree.and_then(|tree| Some((tree, tree.origin.below.as_ref()?)))
             {
-                if is_kept_of(lower, held) {
-                    let gone = gone(above, lower, held);
-                    removed.extend(gone.map(|(path, gone)| taken_out(&path, gone, held)));
-                } else {
-                    overrode.push(Overridden {
-                        path: ValuePath(above.to_vec()).to_string(),
-                        value: lower.to_value(),
-                        by: lower.origin.source.object.to_string(),
-                        at: lower.origin.at.to_string(),
-                    });
+                let mut lost = Vec::new();
+                match below {
+                    Below::Merged(lower) => {
+                        taken(above, lower, held, &mut lost);
+                        removed.extend(lost.iter().map(|lost| taken_out(lost, held)));
+                    }
+                    Below::Replaced(lower) => {
+                        said(above, lower, &mut lost);
+                        overrode.extend(lost.iter().map(replaced));
+                    }
                 }
-                tree = Some(lower);
+                tree = Some(below.tree());
             }
         }
         (overrode, removed)
     }
 }
 
+/// A value that is not there any more, at the path where it was.
+type Lost = (ValuePath, Arc<Tree>);
+
+fn replaced((path, lost): &Lost) -> Overridden {
+    Overridden {
+        path: path.to_string(),
+        value: lost.to_value(),
+        by: lost.origin.source.object.to_string(),
+        at: lost.origin.at.to_string(),
+    }
+}
+
 /// A value that a merged map or list no longer has.
-fn taken_out(path: &ValuePath, gone: &Arc<Tree>, merged: &Tree) -> Removed {
+fn taken_out((path, lost): &Lost, merged: &Tree) -> Removed {
     Removed {
         path: path.to_string(),
-        value: gone.to_value(),
-        by: gone.origin.source.object.to_string(),
-        at: gone.origin.at.to_string(),
+        value: lost.to_value(),
+        by: lost.origin.source.object.to_string(),
+        at: lost.origin.at.to_string(),
         removed_by: merged.origin.source.object.to_string(),
         removed_at: merged.origin.at.to_string(),
     }
 }
 
-/// The parts of a map or list that are not in what it was merged into, each with its path.
-fn gone<'a>(
-    path: &'a [Segment],
-    lower: &'a Tree,
-    merged: &'a Tree,
-) -> impl Iterator<Item = (ValuePath, &'a Arc<Tree>)> {
-    let path = ValuePath(path.to_vec());
-    let parts: Vec<_> = match (&lower.shape, &merged.shape) {
-        (Shape::Map(parts), Shape::Map(held)) => parts
-            .iter()
-            .filter(|(key, _)| !held.contains_key(*key))
-            .map(|(key, part)| (path.key(key), part))
-            .collect(),
-        (Shape::List(parts), Shape::List(held)) => parts
-            .iter()
-            .filter(|part| {
-                !held
-                    .iter()
-                    .any(|held| held.is_same(part) || is_kept_of(part, held))
-            })
-            .map(|part| (path.clone(), part))
-            .collect(),
-        _ => Vec::new(),
-    };
-    parts.into_iter()
+/// All that a value says, by each object that says some of it, and what stood in its parts' place before.
+fn said(path: &[Segment], tree: &Arc<Tree>, lost: &mut Vec<Lost>) {
+    by_object(path, tree, lost);
+    for (path, part) in parts(path, tree) {
+        before_within(&path, part, lost);
+    }
 }
 
-/// Whether a value has anything of another one as it stands there, so that it was merged with it and does not stand in its place.
+fn by_object(path: &[Segment], tree: &Arc<Tree>, lost: &mut Vec<Lost>) {
+    let leaves = tree.leaves(&ValuePath::default());
+    let is_of = |leaf: &Tree| Arc::ptr_eq(&leaf.origin.source, &tree.origin.source);
+    if leaves.iter().all(|(_, leaf)| is_of(leaf)) {
+        lost.push((ValuePath(path.to_vec()), tree.clone()));
+        return;
+    }
+    for (path, part) in parts(path, tree) {
+        by_object(&path, part, lost);
+    }
+}
+
+fn before_within(path: &[Segment], tree: &Arc<Tree>, lost: &mut Vec<Lost>) {
+    before(path, tree, lost);
+    for (path, part) in parts(path, tree) {
+        before_within(&path, part, lost);
+    }
+}
+
+/// What stood in a value's place before, or was taken out of it.
+fn before(path: &[Segment], tree: &Arc<Tree>, lost: &mut Vec<Lost>) {
+    let mut held = tree;
+    while let Some(below) = &held.origin.below {
+        match below {
+            Below::Merged(lower) => taken(path, lower, held, lost),
+            Below::Replaced(lower) => said(path, lower, lost),
+        }
+        held = below.tree();
+    }
+}
+
+/// What a merged map or list no longer has of the weaker one, and what stood there before.
+fn taken(path: &[Segment], lower: &Tree, merged: &Tree, lost: &mut Vec<Lost>) {
+    for (path, part) in gone(path, lower, merged) {
+        said(&path, part, lost);
+        before(&path, part, lost);
+    }
+}
+
+/// The parts of a value, each with its path: that of an entry is its list's, for it stands elsewhere in another list.
+fn parts<'a>(path: &[Segment], tree: &'a Tree) -> Vec<(Vec<Segment>, &'a Arc<Tree>)> {
+    match &tree.shape {
+        Shape::Map(map) => map
+            .iter()
+            .map(|(key, part)| ([path, &[Segment::Key(key.clone())]].concat(), part))
+            .collect(),
+        Shape::List(list) => list.iter().map(|part| (path.to_vec(), part)).collect(),
+        Shape::Leaf(_) => Vec::new(),
+    }
+}
+
+/// The parts of a map or list that are not in what it was merged into, each with its path.
+fn gone<'a>(
+    path: &[Segment],
+    lower: &'a Tree,
+    merged: &Tree,
+) -> Vec<(Vec<Segment>, &'a Arc<Tree>)> {
+    let mut all = parts(path, lower);
+    all.retain(|(path, part)| match &merged.shape {
+        Shape::Map(held) => {
+            !matches!(path.last(), Some(Segment::Key(key)) if held.contains_key(key))
+        }
+        Shape::List(held) => !held
+            .iter()
+            .any(|held| held.is_same(part) || is_kept_of(part, held)),
+        Shape::Leaf(_) => true,
+    });
+    all
+}
+
+/// Whether an entry of a list has anything of another one, so that both are the same entry by its key.
 fn is_kept_of(other: &Arc<Tree>, tree: &Arc<Tree>) -> bool {
     let whole = ValuePath::default();
     let leaves = other.leaves(&whole);
@@ -357,7 +420,7 @@ fn is_kept_of(other: &Arc<Tree>, tree: &Arc<Tree>) -> bool {
         let mut held = Some(held);
         std::iter::from_fn(|| {
             let here = held?;
-            held = here.origin.overrode.as_ref();
+            held = here.origin.below.as_ref().map(Below::tree);
             Some(here)
         })
         .any(|held| leaves.iter().any(|(_, leaf)| Arc::ptr_eq(leaf, held)))

@@ -47,4 +47,4 @@ pub use memo::Memo;
 pub use problem::{Object, Problem, Problems, Rule};
 pub use render::{Rendered, RenderedDocument, revision, vault::name as vault_secret_name};
 pub use template::world::{Made, MadeShape, Taken, Use, Uses};
-pub use tree::{Leaf, Origin, Shape, Source, TEMPLATE_MARK, Tree};
+pub use tree::{Below, Leaf, Origin, Shape, Source, TEMPLATE_MARK, Tree};

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     problem::{Problem, Rule},
-    tree::{Leaf, Shape, Tree},
+    tree::{Below, Leaf, Shape, Tree},
 };
 
 /// Merges a stronger level over what the weaker ones came to.
@@ -145,11 +145,7 @@ impl<'a> Merger<'a> {
             path.pop();
         }
         let merged = upper.with(Shape::Map(merged), Some(Strategy::Deep));
-        Ok(if loses {
-            instead(lower, &merged)
-        } else {
-            merged
-        })
+        Ok(remember(lower, merged, loses))
     }
 
     fn by_key(
@@ -160,14 +156,17 @@ impl<'a> Merger<'a> {
         upper: &Arc<Tree>,
     ) -> Result<Arc<Tree>, Problem> {
         let mut merged = keyed(lower, mode)?;
-        let mut loses = false;
-        for (key, entry) in keyed(upper, mode)? {
-            if let Some(gone) = mode.knocked(key.as_str()) {
-                let many = merged.len();
-                merged.retain(|(held, _)| held.as_str() != Some(gone));
-                loses |= merged.len() < many;
-                continue;
-            }
+        let many = merged.len();
+        let over = keyed(upper, mode)?;
+        let marks = || {
+            over.iter()
+                .filter_map(|(key, _)| mode.knocked(key.as_str()))
+        };
+        // Of weaker levels, wherever the mark stands in the list: an entry of the same list is meant.
+        merged.retain(|(held, _)| !marks().any(|gone| held.as_str() == Some(gone)));
+        let loses = merged.len() < many;
+        let is_mark = |(key, _): &(Value, _)| mode.knocked(key.as_str()).is_some();
+        for (key, entry) in over.iter().filter(|entry| !is_mark(entry)).cloned() {
             let place = merged.iter().position(|(held, _)| *held == key);
             path.push(Segment::Index(place.unwrap_or(merged.len())));
             if let Some((_, held)) = place.and_then(|place| merged.get_mut(place)) {
@@ -180,11 +179,7 @@ impl<'a> Merger<'a> {
         }
         let entries = merged.into_iter().map(|(_, entry)| entry).collect();
         let merged = upper.with(Shape::List(entries), Some(Strategy::ListByKey));
-        Ok(if loses {
-            instead(lower, &merged)
-        } else {
-            merged
-        })
+        Ok(remember(lower, merged, loses))
     }
 
     /// A value that one level alone sets: what takes out something has nothing to take out, and goes.
@@ -238,14 +233,20 @@ impl<'a> Merger<'a> {
 }
 
 /// The stronger value, which remembers what it stands in place of.
-fn replace(lower: &Arc<Tree>, upper: &Arc<Tree>, how: Strategy) -> Arc<Tree> {
-    instead(lower, &upper.with(upper.shape.clone(), Some(how)))
+fn replace(lower: &Arc<Tree>, upper: &Tree, how: Strategy) -> Arc<Tree> {
+    let mut tree = upper.clone();
+    tree.origin.how = Some(how);
+    tree.origin.below = Some(Below::Replaced(lower.clone()));
+    Arc::new(tree)
 }
 
-/// A value that remembers what it stands in place of; so does a merged one from which something was taken out.
-fn instead(lower: &Arc<Tree>, tree: &Tree) -> Arc<Tree> {
-    let mut tree = Tree::clone(tree);
-    tree.origin.overrode = Some(lower.clone());
+/// A merged map or list, which remembers what it was merged with where something was taken out, by this merge or by one before it.
+fn remember(lower: &Arc<Tree>, merged: Arc<Tree>, loses: bool) -> Arc<Tree> {
+    if !loses && lower.origin.below.is_none() {
+        return merged;
+    }
+    let mut tree = Arc::unwrap_or_clone(merged);
+    tree.origin.below = Some(Below::Merged(lower.clone()));
     Arc::new(tree)
 }
 
@@ -264,7 +265,8 @@ fn hash(lower: &Arc<Tree>, upper: &Arc<Tree>) -> Result<Arc<Tree>, Problem> {
         };
         merged.insert(key.clone(), value);
     }
-    Ok(upper.with(Shape::Map(merged), Some(Strategy::Hash)))
+    let merged = upper.with(Shape::Map(merged), Some(Strategy::Hash));
+    Ok(remember(lower, merged, false))
 }
 
 /// The entries of both lists, each once. The stronger's stand first, but in what Deep merges the weaker's, as Hiera has it.
@@ -298,11 +300,7 @@ fn unique(mode: Mode<'_>, upper: &Arc<Tree>, lower: &Arc<Tree>) -> Arc<Tree> {
     let how = (!below.is_empty()).then_some(Strategy::Unique);
     let loses = below.iter().any(|entry| is_gone(entry));
     let merged = upper.with(Shape::List(merged), how);
-    if loses {
-        instead(lower, &merged)
-    } else {
-        merged
-    }
+    remember(lower, merged, loses)
 }
 
 /// A value on its own as a list of one.

@@ -278,6 +278,38 @@ pub enum Rule {
         /// The label that says it.
         label: String,
     },
+    /// A roll-out that counts clusters by a level that none of them has.
+    #[error(
+        "the level {level} is one of no cluster, so its budget or wave can never be met; name one of {}", .known.join(", ")
+    )]
+    NoSuchLevel {
+        /// The level.
+        level: String,
+        /// Those that clusters have.
+        known: Vec<String>,
+    },
+    /// A wave of a roll-out that is called as another one.
+    #[error("{name} is the name of another wave; give it one of its own")]
+    WaveName {
+        /// The name.
+        name: String,
+    },
+    /// A gate of a roll-out that is no rule.
+    #[error("{rule}: {what}; {}", GATE_REMEDY)]
+    Gate {
+        /// The rule as it is written.
+        rule: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// A window of a roll-out that cannot be kept to.
+    #[error("{what}; {remedy}")]
+    Window {
+        /// What is wrong.
+        what: String,
+        /// What to do.
+        remedy: String,
+    },
     /// What was rendered is no object, or not the one that it says it is.
     #[error("{what}; {remedy}")]
     Rendered {
@@ -287,6 +319,9 @@ pub enum Rule {
         remedy: &'static str,
     },
 }
+
+const GATE_REMEDY: &str = "write an expression in CEL about self, the cluster's own object, that is true or false, as \
+                           self.status.phase == 'Provisioned'";
 
 impl Rule {
     /// Its name, for programs.
@@ -315,6 +350,10 @@ impl Rule {
             Self::NoReference { .. } => "NoReference",
             Self::Contradiction { .. } => "Contradiction",
             Self::Unplaced { .. } => "Unplaced",
+            Self::NoSuchLevel { .. } => "NoSuchLevel",
+            Self::WaveName { .. } => "WaveName",
+            Self::Gate { .. } => "Gate",
+            Self::Window { .. } => "Window",
             Self::Rendered { .. } => "Rendered",
         }
     }
@@ -329,6 +368,7 @@ impl Rule {
             | Self::NoReference { remedy, .. }
             | Self::Contradiction { remedy, .. }
             | Self::Rendered { remedy, .. } => Some(*remedy),
+            Self::Window { remedy, .. } => Some(remedy.as_str()),
             // No other remedy has a semicolon in it.
             _ => text.rsplit_once("; ").map(|(_, remedy)| remedy),
         };

@@ -101,7 +101,7 @@ impl Known {
         let rendered = world.rendered().into_iter();
         let of_another = rendered.filter_map(|(path, _)| {
             let tree = world.root().at(&path.0)?;
-            let below = tree.origin.overrode.as_ref()?;
+            let below = tree.origin.below.as_ref()?.tree();
             same_type(below, self.put(tree).as_ref()?).err()
         });
         of_another.collect()

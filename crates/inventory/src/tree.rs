@@ -37,8 +37,26 @@ pub struct Origin {
     pub at: Arc<ValuePath>,
     /// By which strategy it was chosen, if several levels say something.
     pub how: Option<Strategy>,
-    /// What it stands in place of.
-    pub overrode: Option<Arc<Tree>>,
+    /// What weaker levels say, where that is not all in it.
+    pub below: Option<Below>,
+}
+
+/// What weaker levels say where a value stands.
+#[derive(Clone, Debug)]
+pub enum Below {
+    /// The value stands in place of it.
+    Replaced(Arc<Tree>),
+    /// The value was merged with it. What it has no more was taken out, there or further below.
+    Merged(Arc<Tree>),
+}
+
+impl Below {
+    /// What they say.
+    pub const fn tree(&self) -> &Arc<Tree> {
+        match self {
+            Self::Replaced(tree) | Self::Merged(tree) => tree,
+        }
+    }
 }
 
 /// What a value is.
@@ -125,7 +143,7 @@ impl Tree {
                 source: source.clone(),
                 at: Arc::new(at),
                 how: None,
-                overrode: None,
+                below: None,
             },
             shape,
         })

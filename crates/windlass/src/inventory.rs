@@ -16,7 +16,7 @@ use fleet::rollout::{
     waves::{Candidate, names_nothing},
 };
 use inventory::{
-    Fleet, Hidden, Object, Rendered,
+    Fleet, Hidden, Object, Problems, Rendered,
     diff::{self, Change, ClusterChange},
     explain::{Contribution, Explanation, Question},
 };
@@ -225,9 +225,9 @@ fn rollouts(values: &[Value], levels: &BTreeSet<String>) -> anyhow::Result<Vec<R
         .collect::<Result<_, _>>()
         .context("failed to read a Rollout")?;
     let problems = rollouts.iter();
-    let problems = problems.filter_map(|rollout| rollout::prevented_by(rollout, levels));
+    let problems = problems.flat_map(|rollout| rollout::prevented_by(rollout, levels));
     let problems: Vec<_> = problems.collect();
-    anyhow::ensure!(problems.is_empty(), "{}", problems.join("\n"));
+    anyhow::ensure!(problems.is_empty(), Problems(problems));
     Ok(rollouts)
 }
 

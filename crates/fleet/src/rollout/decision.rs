@@ -7,11 +7,13 @@ use std::{
 
 use api::inventory::{
     Approval, Births, OnEdit, Rollout, RolloutPhase, RolloutRun, RolloutState, RolloutStatus,
+    ValuePath,
 };
 use controller::{
     problem,
     window::{Now, Windows},
 };
+use inventory::{Object, Problem, Rule};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -63,9 +65,8 @@ pub(super) fn decide(
 ) -> Decided {
     let spec = &rollout.spec;
     let mut status = rollout.status.clone().unwrap_or_default();
-    let name = rollout.name_any();
-    let windows = Windows::read(&spec.windows, &windows_field(&name));
-    let problem = impossible(rollout, &known.levels);
+    let windows = Windows::read(&spec.windows, WINDOWS);
+    let problem = told(&impossible(rollout, &known.levels));
     let situation = Situation {
         rollout,
         known,
@@ -267,7 +268,7 @@ impl Situation<'_> {
         decided.run = last;
         // A run that is under way has its waves, by whatever names.
         let problem = decided.problem.clone();
-        decided.problem = problem.or_else(|| name_of_another(self.rollout));
+        decided.problem = problem.or_else(|| told(name_of_another(self.rollout).as_slice()));
         if let Some(problem) = &decided.problem {
             decided.verdict.waits = Some(problem.clone());
             return decided;
@@ -438,47 +439,70 @@ fn no_way(mut decided: Decided, last: Option<RolloutRun>, why: &str) -> Decided 
     decided
 }
 
-/// Why a roll-out of clusters with these levels can never run.
-pub fn prevented_by(rollout: &Rollout, levels: &BTreeSet<String>) -> Option<String> {
-    impossible(rollout, levels).or_else(|| name_of_another(rollout))
+/// Why a roll-out of clusters with these levels can never run. Empty: it can.
+pub fn prevented_by(rollout: &Rollout, levels: &BTreeSet<String>) -> Vec<Problem> {
+    let mut problems = impossible(rollout, levels);
+    problems.extend(name_of_another(rollout));
+    problems
 }
 
 /// What no cluster is begun with, of a run that is under way either.
-fn impossible(rollout: &Rollout, levels: &BTreeSet<String>) -> Option<String> {
-    let (name, spec) = (rollout.name_any(), &rollout.spec);
-    let windows = || Windows::read(&spec.windows, &windows_field(&name)).err();
-    unknown_level(rollout, levels)
-        .or_else(|| gates::problem(&name, spec))
-        .or_else(|| windows().map(|wrong| problem::text(&wrong)))
+fn impossible(rollout: &Rollout, levels: &BTreeSet<String>) -> Vec<Problem> {
+    let spec = &rollout.spec;
+    let levels = waves::unknown_levels(spec, levels);
+    let gates = gates::problems(spec)
+        .map(|(place, rule)| (spec_field("gates").index(place).key("rule"), rule));
+    let windows = Windows::read(&spec.windows, WINDOWS).err();
+    let windows = windows.into_iter().flatten().map(window);
+    let all = levels.chain(gates).chain(windows);
+    all.map(|(path, rule)| wrong(rollout, path, rule)).collect()
 }
 
-fn windows_field(rollout: &str) -> String {
-    format!("Rollout/{rollout} spec.windows")
+fn window(wrong: problem::Problem) -> (ValuePath, Rule) {
+    let rule = Rule::Window {
+        what: wrong.what(),
+        remedy: wrong.remedy,
+    };
+    // It names a field below the one that was given.
+    let path = wrong.field.parse();
+    (path.unwrap_or_else(|_| spec_field("windows")), rule)
 }
 
 /// A wave that is called as one that every run has, or as another one: clusters of both would go together, and by one approval. The API
 /// refuses it too; of a directory nobody has asked the API.
-fn name_of_another(rollout: &Rollout) -> Option<String> {
+fn name_of_another(rollout: &Rollout) -> Option<Problem> {
     let mut known: BTreeSet<&str> = [engine::CANARY, waves::REST, rollback::WAVE].into();
-    let mut waves = rollout.spec.waves.iter();
-    let wave = waves.find(|wave| !known.insert(&wave.name))?;
-    Some(format!(
-        "Rollout/{} spec.waves: {} is the name of another wave; give it one of its own",
-        rollout.name_any(),
-        wave.name
-    ))
+    let mut waves = rollout.spec.waves.iter().enumerate();
+    let (place, wave) = waves.find(|(_, wave)| !known.insert(&wave.name))?;
+    let path = spec_field("waves").index(place).key("name");
+    let name = wave.name.clone();
+    Some(wrong(rollout, path, Rule::WaveName { name }))
 }
 
-/// A level that the spec speaks of and no cluster has.
-fn unknown_level(rollout: &Rollout, known: &BTreeSet<String>) -> Option<String> {
-    let mut levels = waves::levels(&rollout.spec);
-    let (path, level) = levels.find(|(_, level)| !known.is_empty() && !known.contains(*level))?;
-    let levels: Vec<_> = known.iter().map(String::as_str).collect();
-    Some(format!(
-        "Rollout/{} {path}: the level {level} is one of no cluster, so its budget or wave can never be met; name one of {}",
-        rollout.name_any(),
-        levels.join(", ")
-    ))
+fn wrong(rollout: &Rollout, path: ValuePath, rule: Rule) -> Problem {
+    let object = Object {
+        kind: "Rollout".into(),
+        namespace: rollout.namespace().unwrap_or_default(),
+        name: rollout.name_any(),
+    };
+    Problem {
+        object,
+        level: None,
+        path,
+        rule,
+    }
+}
+
+fn spec_field(key: &str) -> ValuePath {
+    ValuePath::default().key("spec").key(key)
+}
+
+const WINDOWS: &str = "spec.windows";
+
+/// All of them as one text. None: there are none.
+fn told(problems: &[Problem]) -> Option<String> {
+    let all: Vec<_> = problems.iter().map(Problem::to_string).collect();
+    (!all.is_empty()).then(|| all.join(". "))
 }
 
 /// What people had left out, of this run and of those before it, and what they had taken back. An edit that makes another revision of a

@@ -10,6 +10,7 @@ use api::{
     inventory::{Gate, RolloutSpec},
     text::plain,
 };
+use inventory::Rule;
 use kapi::schema::{Budget, Expression};
 use serde_json::Value;
 
@@ -71,16 +72,14 @@ fn reason(unknown: &str) -> &str {
     reason.strip_prefix(": ").unwrap_or(reason)
 }
 
-/// The first rule that is none: where it stands, what it is, what is wrong and what to do.
-pub(crate) fn problem(rollout: &str, spec: &RolloutSpec) -> Option<String> {
-    spec.gates.iter().enumerate().find_map(|(place, gate)| {
+/// The rules that are none, each with the place of its gate.
+pub(crate) fn problems(spec: &RolloutSpec) -> impl Iterator<Item = (usize, Rule)> {
+    let gates = spec.gates.iter().enumerate();
+    gates.filter_map(|(place, gate)| {
         let rule = gate.rule.as_deref()?;
         let why = Expression::compile(rule).err()?;
-        let (rule, why) = (plain(rule, LONGEST_RULE), plain(&why, LONGEST_ANSWER));
-        Some(format!(
-            "Rollout/{rollout} spec.gates[{place}].rule: {rule}: {why}; write an expression in CEL about self, the cluster's own \
-             object, that is true or false, as self.status.phase == 'Provisioned'"
-        ))
+        let (rule, what) = (plain(rule, LONGEST_RULE), plain(&why, LONGEST_ANSWER));
+        Some((place, Rule::Gate { rule, what }))
     })
 }
 
@@ -235,9 +234,12 @@ mod tests {
         ] {
             let spec = json!({"gates": [{"type": "Ready", "status": "True"}, {"rule": rule}]});
             let spec: RolloutSpec = serde_json::from_value(spec).unwrap();
-            let told = problem("all", &spec).unwrap();
-            let place = format!("Rollout/all spec.gates[1].rule: {rule}: ");
-            assert!(told.starts_with(&place), "{rule}: {told}");
+            let found: Vec<_> = problems(&spec).collect();
+            let [(1, problem)] = found.as_slice() else {
+                panic!("{rule}: {found:?}");
+            };
+            let told = problem.to_string();
+            assert!(told.starts_with(rule), "{rule}: {told}");
             assert!(told.contains(why), "{rule}: {told}");
             assert!(
                 told.contains("write an expression in CEL"),
@@ -246,6 +248,6 @@ mod tests {
         }
         let spec = json!({"gates": [{"rule": "self.status.ready == true"}]});
         let spec: RolloutSpec = serde_json::from_value(spec).unwrap();
-        assert_eq!(problem("all", &spec), None);
+        assert_eq!(problems(&spec).count(), 0);
     }
 }

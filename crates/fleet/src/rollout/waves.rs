@@ -1,11 +1,12 @@
 //! From a policy and the clusters that change to a run: who goes when, and against what each counts. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::{
     Duration, Threshold,
-    inventory::{Rollout, RolloutMember, RolloutRun, RolloutSpec, Wave},
+    inventory::{Rollout, RolloutMember, RolloutRun, RolloutSpec, ValuePath, Wave},
 };
+use inventory::Rule;
 use kube::ResourceExt;
 
 use super::engine::{CANARY, Policy};
@@ -58,16 +59,29 @@ fn budgets(spec: &RolloutSpec) -> BTreeMap<String, usize> {
         .collect()
 }
 
-/// The levels that a policy speaks of, each with the field that does.
-pub fn levels(spec: &RolloutSpec) -> impl Iterator<Item = (String, &str)> {
+/// The levels that a policy speaks of and no cluster has, each with the field that does. Without any clusters nothing is known of levels.
+pub fn unknown_levels(
+    spec: &RolloutSpec,
+    known: &BTreeSet<String>,
+) -> impl Iterator<Item = (ValuePath, Rule)> {
+    let field = |list: &str, place| {
+        ValuePath::default()
+            .key("spec")
+            .key(list)
+            .index(place)
+            .key("level")
+    };
     let waves = spec.waves.iter().enumerate();
-    let waves = waves.filter_map(|(place, wave)| {
-        Some((format!("spec.waves[{place}].level"), wave.level.as_deref()?))
-    });
+    let waves =
+        waves.filter_map(move |(place, wave)| Some((field("waves", place), wave.level.as_ref()?)));
     let budgets = spec.budgets.iter().enumerate();
-    let budgets =
-        budgets.map(|(place, budget)| (format!("spec.budgets[{place}].level"), &*budget.level));
-    waves.chain(budgets)
+    let budgets = budgets.map(move |(place, budget)| (field("budgets", place), &budget.level));
+    let levels = waves.chain(budgets);
+    let unknown = levels.filter(|(_, level)| !known.is_empty() && !known.contains(*level));
+    unknown.map(|(path, level)| {
+        let (level, known) = (level.clone(), known.iter().cloned().collect());
+        (path, Rule::NoSuchLevel { level, known })
+    })
 }
 
 /// What a cluster counts against.

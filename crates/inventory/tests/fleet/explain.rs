@@ -1,8 +1,14 @@
 //! What a person is told of where a value comes from.
 
-use inventory::explain::{Explanation, Question};
+use api::inventory::{Segment, ValuePath};
+use inventory::{
+    Fleet,
+    explain::{Explanation, Question},
+};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
 
-use crate::{cluster, fleet};
+use crate::{cluster, fleet, laws};
 
 const FLEET: &str = r#"
 {apiVersion: inventory.windlass.dev/v1alpha1, kind: Environment, metadata: {name: prod}, spec: {template: t, values: {
@@ -116,6 +122,142 @@ fn what_was_knocked_out_is_told_of() {
     assert_eq!(removed("m.x.z"), ["m.x"]);
     for never in ["l[7]", "l[0].x", "m.z", "n.y", "nothing"] {
         assert_eq!(removed(never), Vec::<String>::new(), "{never}");
+    }
+}
+
+#[test]
+fn what_was_knocked_out_is_told_of_after_a_merge_above_it() {
+    let rules = json!([{"path": "l", "strategy": "Unique", "knockoutPrefix": "--"},
+        {"path": "m", "strategy": "Deep", "knockoutPrefix": "--"},
+        {"path": "k", "strategy": "ListByKey", "key": "name", "knockoutPrefix": "--"},
+        {"path": "h", "strategy": "Hash"}]);
+    let levels = [
+        json!({"l": ["a", "b"], "m": {"x": {"z": 1}, "y": 2}, "k": [{"name": "a"}, {"name": "b"}], "h": {"a": 1}}),
+        json!({"l": ["--a"], "m": {"x": "--"}, "k": [{"name": "--a"}], "h": {"a": 2}}),
+        json!({"l": ["c"], "m": {"w": 3}, "k": [{"name": "c"}], "h": {"b": 3}}),
+    ];
+    let levels = levels.map(|level| level.as_object().unwrap().clone());
+    let rendered = Fleet::read(laws::chain(&rules, &levels), "default").unwrap();
+    let rendered = rendered.render(&cluster("c")).unwrap();
+    for (path, gone) in [
+        ("l[0]", r#"l = "a""#),
+        ("m.w", r#"m.x = {"z":1}"#),
+        ("k[1].name", r#"k = {"name":"a"}"#),
+    ] {
+        let explained = rendered.explain(&Question::Values(path.parse().unwrap()));
+        let [explanation] = explained.unwrap().try_into().unwrap();
+        let removed = &explanation.from[0].removed;
+        let [removed] = removed.as_slice() else {
+            panic!("{path}: {removed:?}");
+        };
+        assert_eq!(format!("{} = {}", removed.path, removed.value), gone);
+        assert_eq!(
+            (removed.by.as_str(), removed.removed_by.as_str()),
+            ("Environment/o", "Customer/o"),
+            "{path}"
+        );
+        // What was merged is in the place of nothing.
+        assert!(explanation.from[0].overrode.is_empty(), "{path}");
+    }
+}
+
+/// Rules with marks that take out, and levels that use them.
+fn any_knockouts() -> impl Strategy<Value = (Value, Vec<Map<String, Value>>)> {
+    let others = prop_oneof![Just("First"), Just("Hash"), Just("Deep")];
+    let rules = others.prop_map(|other| {
+        json!([{"path": "la", "strategy": "Unique", "knockoutPrefix": "--"},
+            {"path": "ma", "strategy": "Deep", "lists": "Unique", "knockoutPrefix": "--"},
+            {"path": "ka", "strategy": "ListByKey", "key": "name", "knockoutPrefix": "--"},
+            {"path": "mb", "strategy": other}])
+    });
+    let marks = || prop::option::of(prop_oneof![Just("na"), Just("la"), Just("ka")]);
+    let level = (
+        laws::values_and_entries(),
+        prop::option::of(0..6),
+        marks(),
+        prop::option::of("[a-c]"),
+    );
+    let level = level.prop_map(|(mut level, entry, key, name)| {
+        if let (Some(Value::Array(list)), Some(entry)) = (level.get_mut("la"), entry) {
+            list.push(json!(format!("--e{entry}")));
+        }
+        if let (Some(Value::Object(map)), Some(key)) = (level.get_mut("ma"), key) {
+            map.insert(key.to_owned(), json!("--"));
+        }
+        if let (Some(Value::Array(list)), Some(name)) = (level.get_mut("ka"), name) {
+            list.push(json!({"name": format!("--{name}")}));
+        }
+        level
+    });
+    (rules, prop::collection::vec(level, 1..5))
+}
+
+/// The values without parts that an object sets, each with its path there.
+fn written(value: &Value, path: &ValuePath, found: &mut Vec<(ValuePath, Value)>) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                written(value, &path.key(key), found);
+            }
+        }
+        Value::Array(list) => {
+            for (number, value) in list.iter().enumerate() {
+                written(value, &path.index(number), found);
+            }
+        }
+        Value::String(text) if text.starts_with("--") => {}
+        leaf => found.push((path.clone(), leaf.clone())),
+    }
+}
+
+/// A path, wherever in their lists its entries stand.
+fn in_lists(path: &ValuePath) -> Vec<Segment> {
+    let steps = path.0.iter().map(|step| match step {
+        Segment::Index(_) => Segment::Any,
+        step => step.clone(),
+    });
+    steps.collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// All that any level says is there, or stands where an explanation says what was overridden or taken out.
+    #[test]
+    fn nothing_that_a_level_says_is_forgotten((rules, levels) in any_knockouts()) {
+        let objects = laws::chain(&rules, &levels);
+        let rendered = Fleet::read(objects.clone(), "default").unwrap().render(&cluster("c")).unwrap();
+        let explained = rendered.explain(&Question::Values(ValuePath::default())).unwrap();
+        let mut told: Vec<(String, ValuePath, Value)> = Vec::new();
+        for contribution in explained.into_iter().flat_map(|explanation| explanation.from) {
+            let place = |at: &str| at.parse().unwrap();
+            let at = contribution.at.as_deref().map(place).unwrap();
+            let mut tell = |by: String, at: ValuePath, value: &Value| {
+                let mut all = Vec::new();
+                written(value, &at, &mut all);
+                told.extend(all.into_iter().map(|(at, value)| (by.clone(), at, value)));
+            };
+            tell(contribution.by, at, &contribution.value.unwrap_or_default());
+            for it in contribution.overrode {
+                tell(it.by, place(&it.at), &it.value);
+            }
+            for it in contribution.removed {
+                tell(it.by, place(&it.at), &it.value);
+            }
+        }
+        for object in objects.iter().filter(|object| object["spec"]["values"].is_object()) {
+            let by = format!("{}/{}", object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap());
+            let mut all = Vec::new();
+            let root = ValuePath::default().key("spec").key("values");
+            written(&object["spec"]["values"], &root, &mut all);
+            for (at, value) in all {
+                let is_there = told.iter().any(|(teller, place, said)| *teller == by && *place == at && *said == value);
+                // Of an entry that several levels have in one list, one is told of.
+                let mut others = told.iter().filter(|(_, place, said)| *said == value && in_lists(place) == in_lists(&at));
+                let is_entry = at.0.iter().any(|step| matches!(step, Segment::Index(_)));
+                prop_assert!(is_there || (is_entry && others.next().is_some()), "{by} {at} = {value} of {objects:?}");
+            }
+        }
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn values() -> impl Strategy<Value = Map<String, Value>> {
 }
 
 /// The same, and lists of maps that have a key.
-fn values_and_entries() -> impl Strategy<Value = Map<String, Value>> {
+pub(crate) fn values_and_entries() -> impl Strategy<Value = Map<String, Value>> {
     let entries = || {
         let entries = prop::collection::btree_map("[a-c]", 0..9, 0..3);
         let entries = entries.prop_map(|entries| {

@@ -198,19 +198,19 @@ fn a_window_that_cannot_be_kept_to_begins_nothing_and_is_told_with_its_place() {
     for (window, words) in [
         (
             json!({"schedule": "0 22 * *", "duration": "4h"}),
-            "Rollout/all spec.windows[0].schedule is \"0 22 * *\": a schedule has five fields",
+            "Rollout/all spec.windows[0].schedule: \"0 22 * *\": a schedule has five fields",
         ),
         (
             json!({"schedule": "0 25 * * *", "duration": "4h"}),
-            "Rollout/all spec.windows[0].schedule is \"0 25 * * *\": it is no schedule of cron",
+            "Rollout/all spec.windows[0].schedule: \"0 25 * * *\": it is no schedule of cron",
         ),
         (
             json!({"schedule": "0 22 30 2 *", "duration": "4h"}),
-            "Rollout/all spec.windows[0].schedule is \"0 22 30 2 *\": it names a day that never comes; write days",
+            "Rollout/all spec.windows[0].schedule: \"0 22 30 2 *\": it names a day that never comes; write days",
         ),
         (
             json!({"schedule": "0 22 * * *", "duration": "4h", "timeZone": "Berlin"}),
-            "Rollout/all spec.windows[0].timeZone is \"Berlin\": the database of time zones (IANA) has none of that name; write Europe/Berlin",
+            "Rollout/all spec.windows[0].timeZone: \"Berlin\": the database of time zones (IANA) has none of that name; write Europe/Berlin",
         ),
         (
             json!({"schedule": "0 * * * *", "duration": "2h"}),
@@ -233,6 +233,7 @@ fn a_window_that_cannot_be_kept_to_begins_nothing_and_is_told_with_its_place() {
             assert!(phases(&held).ends_with("b1=Pending@2"), "{window}");
             let waits = held.verdict.waits.unwrap();
             assert!(waits.contains(words), "{waits}");
+            assert!(waits.ends_with("[Window]"), "{waits}");
         }
     }
 }
@@ -1066,7 +1067,7 @@ fn a_wave_of_a_name_that_every_run_has_begins_no_run_and_holds_none_up() {
     assert!(decided.run.is_none());
     let problem = decided.problem.unwrap();
     assert!(
-        problem.contains("spec.waves: rest is the name of another wave"),
+        problem.contains("Rollout/all spec.waves[0].name: rest is the name of another wave; give it one of its own [WaveName]"),
         "{problem}"
     );
     // One of a Windlass that took it.
@@ -1207,13 +1208,14 @@ fn nothing_begins_while_something_is_not_known_and_the_reason_is_told() {
             "a level that there is not",
             json!({"budgets": [{"level": "rack", "maximum": 1}]}),
             edited(),
-            "rack is one of no cluster",
+            "Rollout/all spec.budgets[0].level: the level rack is one of no cluster, so its budget or wave can never be met; name one of cluster, site \
+             [NoSuchLevel]",
         ),
         (
             "a gate that is no truth",
             json!({"gates": [{"rule": "self.status.phase"}]}),
             edited(),
-            "spec.gates[0].rule: self.status.phase: cel expression must evaluate to a bool",
+            "Rollout/all spec.gates[0].rule: self.status.phase: cel expression must evaluate to a bool",
         ),
     ] {
         let decided = pass(&mut rollout(spec), &known);
