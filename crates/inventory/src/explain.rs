@@ -1,8 +1,11 @@
 //! Where a value comes from, through merges and templates, and what was overridden on the way.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
 
-use api::inventory::{Segment, ValuePath};
+use api::inventory::{Segment, Strategy, ValuePath};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -147,8 +150,10 @@ impl Rendered {
     /// # Errors
     /// A value that is a template which no object needs, and which fails.
     pub fn explain(&self, question: &Question) -> Result<Vec<Explanation>, Problem> {
+        self.world.recount();
+        let mut known = Histories::default();
         match question {
-            Question::Values(path) => self.explain_values(path),
+            Question::Values(path) => self.explain_values(path, &mut known),
             Question::Rendered { kind, name, path } => {
                 let documents = self.documents.iter().filter(|document| {
                     document.object.kind == *kind && document.object.name == *name
@@ -161,6 +166,7 @@ impl Rendered {
                             format!("{kind}/{name}:{at}"),
                             made,
                             &document.because,
+                            &mut known,
                         ));
                     }
                 }
@@ -175,45 +181,45 @@ impl Rendered {
         levels.map(|source| source.object.to_string()).collect()
     }
 
-    fn explain_values(&self, path: &ValuePath) -> Result<Vec<Explanation>, Problem> {
+    fn explain_values(
+        &self,
+        path: &ValuePath,
+        known: &mut Histories,
+    ) -> Result<Vec<Explanation>, Problem> {
         let values = &self.resolved.values;
         let Some(tree) = values.at(&path.0) else {
             return Ok(Vec::new());
         };
-        let mut all = Vec::new();
+        let mut explained = Vec::new();
         for (at, leaf) in tree.leaves(path) {
             let made = self.world.made(&at, &leaf)?;
             let own = Use {
                 path: at.clone(),
                 what: Taken::Value,
             };
-            let others = made
-                .uses
-                .iter()
-                .filter(|held| held.path != at)
-                .map(|held| self.contribution(held));
-            let from = std::iter::once(self.contribution(&own))
-                .chain(others)
-                .collect();
+            let others = made.uses.iter().filter(|held| held.path != at);
+            let all = std::iter::once(&own).chain(others);
+            let from = all.map(|held| self.contribution(held, known)).collect();
             let template = match &leaf.shape {
                 Shape::Leaf(Leaf::Template(text)) => Some(text.to_string()),
                 _ => None,
             };
-            all.push(Explanation {
+            explained.push(Explanation {
                 path: at.to_string(),
                 value: made.to_value(),
                 template,
                 from,
             });
         }
-        Ok(all)
+        Ok(explained)
     }
 
     fn explain_made(
         &self,
         path: String,
         made: &Made,
-        because: &std::collections::BTreeSet<Use>,
+        because: &BTreeSet<Use>,
+        known: &mut Histories,
     ) -> Explanation {
         let uses = made.uses.iter().chain(because.difference(&made.uses));
         let template = &self.resolved.template.source.object;
@@ -221,11 +227,11 @@ impl Rendered {
             path,
             value: made.to_value(),
             template: Some(format!("{template} {}", made.at)),
-            from: uses.map(|held| self.contribution(held)).collect(),
+            from: uses.map(|held| self.contribution(held, known)).collect(),
         }
     }
 
-    fn contribution(&self, held: &Use) -> Contribution {
+    fn contribution(&self, held: &Use, known: &mut Histories) -> Contribution {
         let path = held.path.to_string();
         let what = match held.what {
             Taken::Value => "value",
@@ -246,7 +252,7 @@ impl Rendered {
             };
         };
         let origin = &tree.origin;
-        let (overrode, removed) = self.instead_of(&held.path.0);
+        let History { overrode, removed } = self.instead_of(&held.path.0, known);
         Contribution {
             path,
             what,
@@ -273,40 +279,69 @@ impl Rendered {
             }
         }
         let (gone, stands) = (path.to_string(), ValuePath(above.to_vec()).to_string());
-        let (_, removed) = self.instead_of(above);
-        // An entry of a list has the path of the list, which stands.
+        let removed = self.instead_of(above, &mut Histories::default()).removed;
+        let is_within = |path: &str, above: &str| {
+            let rest = path.strip_prefix(above);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        // An entry of a list has the path of the list, which stands. Of what several levels had said each has its part.
         let is_it = |removed: &Removed| {
-            let rest = gone.strip_prefix(&removed.path);
-            let is_below = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']));
-            is_below && removed.path.len() > stands.len()
+            let is_of_it = is_within(&gone, &removed.path) || is_within(&removed.path, &gone);
+            is_of_it && removed.path.len() > stands.len()
         };
         removed.into_iter().filter(is_it).collect()
     }
 
     /// What the value at a path stands in place of, and what the maps and lists above it do; and what was taken out of it and of these.
-    fn instead_of(&self, path: &[Segment]) -> (Vec<Overridden>, Vec<Removed>) {
-        let (mut overrode, mut removed) = (Vec::new(), Vec::new());
+    fn instead_of(&self, path: &[Segment], known: &mut Histories) -> History {
+        let mut all = History::default();
         for depth in (0..=path.len()).rev() {
             let (above, _) = path.split_at(depth);
-            let mut tree: Option<&Arc<Tree>> = self.world.root().at(above);
-            while let Some((held, below)) =
-                tree.and_then(|tree| Some((tree, tree.origin.below.as_ref()?)))
-            {
-                let mut lost = Vec::new();
-                match below {
-                    Below::Merged(lower) => {
-                        taken(above, lower, held, &mut lost);
-                        removed.extend(lost.iter().map(|lost| taken_out(lost, held)));
-                    }
-                    Below::Replaced(lower) => {
-                        said(above, lower, &mut lost);
-                        overrode.extend(lost.iter().map(replaced));
-                    }
-                }
-                tree = Some(below.tree());
-            }
+            let Some(tree) = self.world.root().at(above) else {
+                continue;
+            };
+            let history = known
+                .0
+                .entry(above.to_vec())
+                .or_insert_with(|| History::of(above, tree));
+            all.overrode.extend(history.overrode.iter().cloned());
+            all.removed.extend(history.removed.iter().cloned());
         }
-        (overrode, removed)
+        all
+    }
+}
+
+/// What stood where a value stands, the strongest first.
+#[derive(Default)]
+struct History {
+    overrode: Vec<Overridden>,
+    removed: Vec<Removed>,
+}
+
+/// Those that are known already, for what stands above many values is told of each.
+#[derive(Default)]
+struct Histories(HashMap<Vec<Segment>, History>);
+
+impl History {
+    fn of(path: &[Segment], tree: &Arc<Tree>) -> Self {
+        let mut history = Self::default();
+        let mut held = tree;
+        while let Some(below) = &held.origin.below {
+            let mut lost = Vec::new();
+            match below {
+                Below::Merged(lower) => {
+                    taken(path, lower, held, &mut lost);
+                    let removed = lost.iter().map(|lost| taken_out(lost, held));
+                    history.removed.extend(removed);
+                }
+                Below::Replaced(lower) => {
+                    said(path, lower, &mut lost);
+                    history.overrode.extend(lost.iter().map(replaced));
+                }
+            }
+            held = below.tree();
+        }
+        history
     }
 }
 
@@ -400,31 +435,37 @@ fn gone<'a>(
     merged: &Tree,
 ) -> Vec<(Vec<Segment>, &'a Arc<Tree>)> {
     let mut all = parts(path, lower);
-    all.retain(|(path, part)| match &merged.shape {
-        Shape::Map(held) => {
-            !matches!(path.last(), Some(Segment::Key(key)) if held.contains_key(key))
+    match &merged.shape {
+        Shape::Map(held) => all.retain(
+            |(path, _)| !matches!(path.last(), Some(Segment::Key(key)) if held.contains_key(key)),
+        ),
+        Shape::List(held) => {
+            let mut kept = HashSet::new();
+            held.iter().for_each(|entry| keep(entry, &mut kept));
+            // Of two that are the same one is kept there.
+            let is_set = merged.origin.how == Some(Strategy::Unique);
+            let is_there = |part: &Tree| is_set && held.iter().any(|held| held.is_same(part));
+            all.retain(|(_, part)| !has_of(part, &kept) && !is_there(part));
         }
-        Shape::List(held) => !held
-            .iter()
-            .any(|held| held.is_same(part) || is_kept_of(part, held)),
-        Shape::Leaf(_) => true,
-    });
+        Shape::Leaf(_) => {}
+    }
     all
 }
 
-/// Whether an entry of a list has anything of another one, so that both are the same entry by its key.
-fn is_kept_of(other: &Arc<Tree>, tree: &Arc<Tree>) -> bool {
-    let whole = ValuePath::default();
-    let leaves = other.leaves(&whole);
-    let is_kept = |held: &Arc<Tree>| {
-        let mut held = Some(held);
-        std::iter::from_fn(|| {
-            let here = held?;
-            held = here.origin.below.as_ref().map(Below::tree);
-            Some(here)
-        })
-        .any(|held| leaves.iter().any(|(_, leaf)| Arc::ptr_eq(leaf, held)))
-    };
-    let is_parted = !matches!(tree.shape, Shape::Leaf(_));
-    is_parted && tree.leaves(&whole).iter().any(|(_, held)| is_kept(held))
+/// All that an entry of a list is made of: of each level, as long as it was the same entry.
+fn keep(tree: &Arc<Tree>, kept: &mut HashSet<*const Tree>) {
+    let mut held = Some(tree);
+    while let Some(here) = held {
+        kept.insert(Arc::as_ptr(here));
+        held = here.origin.below.as_ref().map(Below::tree);
+    }
+    for (_, part) in parts(&[], tree) {
+        keep(part, kept);
+    }
+}
+
+/// Whether anything of an entry was kept, so that it was merged by its key.
+fn has_of(tree: &Arc<Tree>, kept: &HashSet<*const Tree>) -> bool {
+    let is_kept = kept.contains(&Arc::as_ptr(tree));
+    is_kept || parts(&[], tree).iter().any(|(_, part)| has_of(part, kept))
 }

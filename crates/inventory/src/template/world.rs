@@ -431,6 +431,13 @@ impl World {
         Ok(leaf(shape))
     }
 
+    /// Counts from nothing again: what is explained was rendered before, and is made once more.
+    pub(crate) fn recount(&self) {
+        let mut record = self.record();
+        record.spent = 0;
+        record.bytes = 0;
+    }
+
     /// Counts what a cluster costs, a value that it comes to or a program that runs: that is bounded by its fuel, and all together by this.
     pub(crate) fn spend(
         &self,

@@ -161,6 +161,60 @@ fn what_was_knocked_out_is_told_of_after_a_merge_above_it() {
     }
 }
 
+#[test]
+fn an_entry_that_was_replaced_whole_was_not_taken_out() {
+    let rules = "[{path: 'k.*', strategy: First}, {path: k, strategy: ListByKey, key: name, knockoutPrefix: '--'}]";
+    let text = crate::two_levels(
+        rules,
+        "{k: [{name: a}, {name: b, v: 1}]}",
+        "{k: [{name: --a}, {name: b, v: 2}]}",
+    );
+    let rendered = fleet(&text).unwrap().render(&cluster("c")).unwrap();
+    let explained = rendered.explain(&Question::Values("k[0].v".parse().unwrap()));
+    let from = &explained.unwrap()[0].from[0];
+    assert_eq!(from.overrode[0].value, json!({"name": "b", "v": 1}));
+    let removed: Vec<_> = from.removed.iter().map(|gone| &gone.value).collect();
+    assert_eq!(removed, [&json!({"name": "a"})]);
+}
+
+#[test]
+fn a_map_of_several_levels_that_is_gone_is_told_by_each_of_its_parts() {
+    let rules = json!([{"path": "a", "strategy": "Deep", "knockoutPrefix": "--"}]);
+    let levels = [
+        json!({"a": {"b": {"x": 1}}}),
+        json!({"a": {"b": {"y": 2}}}),
+        json!({"a": {"b": "--"}}),
+    ];
+    let levels = levels.map(|level| level.as_object().unwrap().clone());
+    let rendered = Fleet::read(laws::chain(&rules, &levels), "default").unwrap();
+    let rendered = rendered.render(&cluster("c")).unwrap();
+    for (path, wanted) in [
+        ("a.b", &["a.b.x", "a.b.y"][..]),
+        ("a.b.y", &["a.b.y"]),
+        ("a.bb", &[]),
+    ] {
+        let removed = rendered.removed(&Question::Values(path.parse().unwrap()));
+        let removed: Vec<_> = removed.iter().map(|gone| gone.path.as_str()).collect();
+        assert_eq!(removed, wanted, "{path}");
+    }
+}
+
+#[test]
+fn what_can_be_rendered_can_be_explained() {
+    // Given once it is less than half of what a cluster may come to.
+    let values = r#"{few: {$template: "{{ range(40000) | list }}"}, big: {$template: "{{ [few, few, few, few] }}"}}"#;
+    let text = crate::two_levels("[]", values, "{}").replace(
+        "metadata: {name: c}}}]}}",
+        r#"metadata: {name: c}, data: {big: "{{ big }}"}}}]}}"#,
+    );
+    assert!(text.contains("data: "), "{text}");
+    let rendered = fleet(&text).unwrap().render(&cluster("c")).unwrap();
+    for _ in 0..2 {
+        let explained = rendered.explain(&Question::Values("big".parse().unwrap()));
+        assert_eq!(explained.unwrap().len(), 1);
+    }
+}
+
 /// Rules with marks that take out, and levels that use them.
 fn any_knockouts() -> impl Strategy<Value = (Value, Vec<Map<String, Value>>)> {
     let others = prop_oneof![Just("First"), Just("Hash"), Just("Deep")];
