@@ -112,7 +112,7 @@ pub enum Unfit {
     /// Nothing says which Kubernetes there is to be.
     #[error(
         "labels: kube_tag is missing: with server_type vm it has to name the version of Kubernetes that the image has, for example \
-         v1.34.3"
+         v1.34.3; or give the image the property kube_version"
     )]
     Version,
     /// A group has no flavor.

@@ -366,6 +366,19 @@ fn group_state(cluster: &CoeCluster, group: &api::magnum::NodeGroup) -> State {
     }
 }
 
+/// How far a group is of which the whole cluster is this far: one that was made later and not changed since is made, not changed.
+pub(crate) fn state_of_group(group: &api::magnum::NodeGroup, whole: State) -> State {
+    if group.is_default == Some(true) || group.updated_at.is_some() {
+        return whole;
+    }
+    match whole {
+        State::UpdateInProgress => State::CreateInProgress,
+        State::UpdateComplete => State::CreateComplete,
+        State::UpdateFailed => State::CreateFailed,
+        whole => whole,
+    }
+}
+
 /// How labels differ from inherited ones.
 pub fn difference(
     inherited: &BTreeMap<String, String>,

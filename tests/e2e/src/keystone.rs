@@ -8,7 +8,9 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use lab::{Entrance, Magnum, MagnumRelease, OpenStack, Progress, command::output};
+use lab::{
+    Entrance, Magnum, MagnumRelease, OpenStack, Progress, Tempest, command::output, gophercloud,
+};
 use serde_json::Value;
 
 /// A Keystone on loopback, ended when it is dropped. Of project `demo`, `ann` is a member and `bob` a reader; `eve` is a member of
@@ -21,6 +23,8 @@ pub struct Keystone {
     directory: PathBuf,
     password: String,
     child: Child,
+    /// What is looked things up in, where somebody asked for it.
+    cloud: Option<Child>,
 }
 
 impl Keystone {
@@ -52,7 +56,69 @@ impl Keystone {
             directory: directory.to_owned(),
             password,
             child,
+            cloud: None,
         })
+    }
+
+    /// Puts a Nova, a Glance and a Neutron into the catalogue that know the image `debian`, the flavor `metal` and the network `public`.
+    ///
+    /// # Errors
+    ///
+    /// It does not start, or Keystone refuses.
+    pub fn with_cloud(mut self) -> Result<Self> {
+        let mut script = self.openstack.script("cloud.py");
+        script
+            .arg(&self.address)
+            .env("OS_BOOTSTRAP_PASSWORD", &self.password);
+        let log = self.directory.join("cloud.log");
+        let (child, _) = served(&mut inside(self.entrance, script), &log)?;
+        self.cloud = Some(child);
+        Ok(self)
+    }
+
+    /// OpenStack's own tests of a Magnum, against the one in the catalogue.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be had.
+    pub fn acceptance(&self, progress: &dyn Progress) -> Result<Command> {
+        let directory = self.directory.join("tempest");
+        let mut script = Tempest::ensure(progress)?.script(&directory, &self.address)?;
+        script
+            .env("OS_BOOTSTRAP_PASSWORD", &self.password)
+            .env("HOME", &self.directory);
+        Ok(inside(self.entrance, script))
+    }
+
+    /// gophercloud's tests of a Magnum, by the administrator.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be had.
+    pub fn gophercloud(&self, progress: &dyn Progress) -> Result<Command> {
+        let mut tests = gophercloud(&self.directory.join("gophercloud"), progress)?;
+        self.account("admin", &mut tests);
+        tests
+            .env("OS_DOMAIN_ID", "default")
+            .env("OS_REGION_NAME", "");
+        for (name, value) in [
+            // It has tests for older releases too.
+            ("OS_BRANCH", "master"),
+            ("OS_IMAGE_ID", "debian"),
+            ("OS_MAGNUM_IMAGE_ID", "debian"),
+            ("OS_MAGNUM_KEYPAIR", ""),
+            ("OS_FLAVOR_ID", "metal"),
+            // They are to differ, and nothing of Magnum is resized to it.
+            ("OS_FLAVOR_ID_RESIZE", "other"),
+            ("OS_NETWORK_NAME", "public"),
+            ("OS_NETWORK_ID", "public"),
+            ("OS_SUBNET_ID", "none"),
+            ("OS_POOL_NAME", "public"),
+            ("OS_EXTGW_ID", "public"),
+        ] {
+            tests.env(name, value);
+        }
+        Ok(inside(self.entrance, tests))
     }
 
     /// Makes the accounts, and a catalogue with this address of Magnum.
@@ -99,17 +165,26 @@ impl Keystone {
 
     /// Python with the packages of OpenStack, for which a user is known by the environment.
     pub fn python_of(&self, user: &str, arguments: &[&str]) -> Command {
-        let project = match user {
-            "eve" => "other",
-            "admin" => "admin",
-            _ => "demo",
-        };
         let mut command = self.openstack.python();
         command
             .args(arguments)
             .env("HOME", &self.directory)
             // `config` ends with a line for the shell, which it looks up.
-            .env("SHELL", "/bin/sh")
+            .env("SHELL", "/bin/sh");
+        self.account(user, &mut command);
+        let mut command = inside(self.entrance, command);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Tells a command whose it is.
+    fn account(&self, user: &str, command: &mut Command) {
+        let project = match user {
+            "eve" => "other",
+            "admin" => "admin",
+            _ => "demo",
+        };
+        command
             .env("OS_IDENTITY_API_VERSION", "3")
             .env("OS_AUTH_URL", &self.address)
             .env("OS_USERNAME", user)
@@ -117,9 +192,6 @@ impl Keystone {
             .env("OS_PROJECT_NAME", project)
             .env("OS_USER_DOMAIN_ID", "default")
             .env("OS_PROJECT_DOMAIN_ID", "default");
-        let mut command = inside(self.entrance, command);
-        command.stdin(Stdio::null());
-        command
     }
 
     /// Python with the packages of OpenStack.
@@ -255,7 +327,9 @@ fn inside(entrance: Option<Entrance>, command: Command) -> Command {
 
 impl Drop for Keystone {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        for child in self.cloud.iter_mut().chain([&mut self.child]) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }

@@ -1,7 +1,7 @@
 """A real Magnum in one process: its API, its conductor and its periodic tasks, with a cloud that only tells what it has.
 
-Keystone is real. Magnum looks up images, flavors and networks before it takes a template, so these are told; nothing is ever made
-of them. The queue between API and conductor is in memory and the database a file. The port of the API is the first line printed.
+Keystone is real. Magnum looks up images, flavors and networks before it takes a template, so these are told (`cloud.py`); nothing is ever
+made of them. The queue between API and conductor is in memory and the database a file. The port of the API is the first line printed.
 
 With a number of clusters, a project and a user as further arguments it is the API alone, over so many clusters that are complete.
 """
@@ -15,16 +15,14 @@ if GREEN:
 
     eventlet.monkey_patch()
 
-import json
 import os
 import sqlite3
 import sys
 import threading
 import time
 import uuid
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import requests
+import cloud
 
 directory, keystone, kubeconfig, *kept = sys.argv[1:]
 directory = os.path.abspath(directory)
@@ -83,71 +81,15 @@ paste.filter_factory = oslo_middleware.cors:filter_factory
 oslo_config_project = magnum
 """
 
-IMAGE = {"id": "1b8a0b66-8f6f-4a3d-9f2a-6a7d0d0b7c11", "name": "debian", "os_distro": "debian", "status": "active"}
-FLAVOR = {"id": "1", "name": "metal", "vcpus": 4, "ram": 8192, "disk": 40, "os-flavor-access:is_public": True}
-NETWORK = {"id": "b3f7c3a4-0d0e-4f3e-9a35-6d8f3d6e9f01", "name": "public", "router:external": True, "subnets": []}
-TOLD = {
-    "/image/v2/images": {"images": [IMAGE]},
-    "/image/v2/schemas/image": {"name": "image", "properties": {}, "additionalProperties": {"type": "string"}},
-    "/compute/v2.1/flavors/detail": {"flavors": [FLAVOR]},
-    "/compute/v2.1/flavors": {"flavors": [FLAVOR]},
-    "/network/v2.0/networks": {"networks": [NETWORK]},
-    "/network/v2.0/subnets": {"subnets": []},
-}
-
-
-def version(identity, address, **more):
-    link = {"rel": "self", "href": address}
-    return {"id": identity, "status": "CURRENT", "links": [link], **more}
-
-
-class Cloud(BaseHTTPRequestHandler):
-    """Nova, Glance and Neutron, as far as they are asked."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self):
-        path = self.path.partition("?")[0].rstrip("/")
-        base = f"http://{self.headers['Host']}"
-        told = {
-            "/compute": {"versions": [version("v2.1", f"{base}/compute/v2.1/", version="2.96", min_version="2.1")]},
-            "/compute/v2.1": {"version": version("v2.1", f"{base}/compute/v2.1/", version="2.96", min_version="2.1")},
-            "/image": {"versions": [version("v2.9", f"{base}/image/v2/")]},
-            "/image/v2": {"versions": [version("v2.9", f"{base}/image/v2/")]},
-            "/network": {"versions": [version("v2.0", f"{base}/network/v2.0/")]},
-            "/network/v2.0": {"resources": []},
-            f"/image/v2/images/{IMAGE['id']}": IMAGE,
-            **TOLD,
-        }.get(path)
-        body = json.dumps(told if told is not None else {"error": {"message": "not found"}}).encode()
-        self.send_response(404 if told is None else 200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
-def accounts(cloud):
+def accounts(address):
     """The catalogue of the cloud, and whom Magnum 22 makes trusts with."""
-    session = requests.Session()
-    user = {"name": "admin", "domain": {"id": "default"}, "password": password}
-    scope = {"project": {"name": "admin", "domain": {"id": "default"}}}
-    body = {"auth": {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": scope}}
-    answer = session.post(f"{keystone}/auth/tokens", json=body)
-    answer.raise_for_status()
-    session.headers["X-Auth-Token"] = answer.headers["X-Subject-Token"]
+    session = cloud.catalogue(keystone, address, password)
 
     def make(kind, **members):
         made = session.post(f"{keystone}/{kind}s", json={kind: members})
         made.raise_for_status()
         return made.json()[kind]["id"]
 
-    for kind, path in (("compute", "compute/v2.1"), ("image", "image"), ("network", "network")):
-        service = make("service", name=kind, type=kind)
-        make("endpoint", service_id=service, interface="public", region_id=None, url=f"{cloud}/{path}")
     domain = make("domain", name="magnum")
     trustee = make("user", name="magnum-trustee", domain_id=domain, password=password)
     roles = {role["name"]: role["id"] for role in session.get(f"{keystone}/roles").json()["roles"]}
@@ -270,9 +212,7 @@ def plainly(sqlalchemy):
 
 
 def serve():
-    cloud = ThreadingHTTPServer(("127.0.0.1", 0), Cloud)
-    threading.Thread(target=cloud.serve_forever, daemon=True).start()
-    sys.argv = configure(*accounts(f"http://127.0.0.1:{cloud.server_port}"))
+    sys.argv = configure(*accounts(f"http://127.0.0.1:{cloud.start()}"))
     import magnum.conf
     import sqlalchemy
     from magnum.api import app

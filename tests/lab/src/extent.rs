@@ -40,6 +40,7 @@ impl Extent {
         "a cluster is asked for by OpenStack's command line, on hosts, and grows and goes by it",
         "clusters of a real Magnum 21, 22 and 23 are made by the driver in it",
         "a real Magnum 23 answers as Windlass does",
+        "OpenStack's and gophercloud's own tests of a Magnum",
         "the databases of a real Magnum 21 and 23 come from a real MariaDB, and are shown as that Magnum shows them",
         "a cloud is backed up, drilled and brought back",
         "in a cloud, keys, users and passwords are rotated and a slip in a file is refused while tokens are issued, and what `render` prints is held against it",

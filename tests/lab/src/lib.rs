@@ -42,4 +42,5 @@ pub use programs::openbao::{OpenBao, openbao};
 pub use programs::openstack::{OpenStack, kolla, kolla_ansible};
 pub use programs::snapshots::snapshot_programs;
 pub use programs::sops::sops_programs;
+pub use programs::tempest::{Tempest, gophercloud};
 pub use progress::Progress;

@@ -25,6 +25,7 @@ pub mod openbao;
 pub mod openstack;
 pub mod snapshots;
 pub mod sops;
+pub mod tempest;
 
 pub use kubernetes::Kubernetes;
 

@@ -53,7 +53,7 @@ const HOSTS: &str = "package(conformance) | package(differential) | package(e2e)
     (package(kapi) & binary(kubectl)) | (package(helm) & binary(releases)) | (package(openstack) & binary(/^(kolla|merge|schema)$/))";
 
 /// Stories that only `--full` tells.
-const FULL: &str = "(package(e2e) & test(/^(adopt|planes|recover|replace|component|patched|self_managing|magnum::compared|magnum::driver|magnum_hosts|management|management_machines|fleet|upgrade)::/)) | \
+const FULL: &str = "(package(e2e) & test(/^(adopt|planes|recover|replace|component|patched|self_managing|magnum::compared|magnum::driver|magnum::suites|magnum_hosts|management|management_machines|fleet|upgrade)::/)) | \
     (package(e2e) & test(/^(openstack::(a_backup_|kolla::|layers::|writes::)|providers::existing::)/)) | \
     (package(magnum) & test(/::migration::real::/)) | \
     (package(lab) & binary(managers))";

@@ -11,7 +11,10 @@ pub static LABELS: [Label; 120] = [
         "kube_tag",
         Kind::Version,
         "",
-        Effect::All("the version of Kubernetes, which the image has to have"),
+        Effect::All(
+            "the version of Kubernetes, which the image has to have; with `vm`, where nothing says it, what the image's property \
+             `kube_version` says",
+        ),
     ),
     row(
         "boot_volume_size",

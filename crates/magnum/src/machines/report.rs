@@ -20,6 +20,7 @@ use super::{
 use crate::{
     labels,
     operator::report::{LONGEST, is_late, is_new, late, oldest},
+    view::state_of_group,
 };
 
 /// What is seen of a cluster.
@@ -361,7 +362,7 @@ fn of_group(group: &NodeGroup, live: &Live, whole: State) -> GroupStatus {
     };
     let addresses = machines.iter().filter_map(|machine| address(machine));
     GroupStatus {
-        state: Some(state),
+        state: Some(state_of_group(group, state)),
         reason: reason.map(|reason| api::text::plain(&reason.message, LONGEST)),
         version: oldest(machines.iter().filter_map(|machine| version(machine))),
         node_addresses: addresses.take(1024).collect(),

@@ -15,7 +15,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 
-use crate::{bare_metal::Plan, labels, view::CREATE_TIMEOUT_MINUTES};
+use crate::{
+    bare_metal::Plan,
+    labels,
+    view::{CREATE_TIMEOUT_MINUTES, state_of_group},
+};
 
 /// The port of the Kubernetes API.
 const PORT: u16 = 6443;
@@ -272,7 +276,7 @@ fn of_group(group: &NodeGroup, seen: &Seen, plan: &Plan, whole: State) -> GroupS
         whole => whole,
     };
     GroupStatus {
-        state: Some(state),
+        state: Some(state_of_group(group, state)),
         reason,
         version: oldest(versions(group, seen)),
         node_addresses: addresses(group, seen),

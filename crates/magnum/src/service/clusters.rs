@@ -135,6 +135,11 @@ pub(super) async fn create(asked: &Asked<'_>) -> Result<Answer, Fault> {
     let template = usable(asked, &wish.template).await?;
     let spec = wish.resolve(&template, &asked.caller.project_id, &asked.caller.user_id)?;
     let mut cluster = CoeCluster::new(&Uuid::new_v4().to_string(), spec);
+    if cluster.spec.kubernetes_version.is_none()
+        && let Some(session) = of_servers(asked, &cluster).await?
+    {
+        wish::version_of_image(&mut cluster.spec, &template.spec.image_id, &session).await?;
+    }
     renderable(&cluster, &template)?;
     let session = of_servers(asked, &cluster).await?;
     if let Some(session) = &session {

@@ -25,6 +25,8 @@ use crate::{
 const NOVA: &str = "Nova";
 const GLANCE: &str = "Glance";
 const NEUTRON: &str = "Neutron";
+/// What an image says its Kubernetes is.
+const VERSION_PROPERTY: &str = "kube_version";
 
 /// What servers are to be made of.
 #[derive(Default, PartialEq)]
@@ -127,30 +129,8 @@ impl<'a> Parts<'a> {
     }
 
     async fn in_glance(&self, session: &Session, address: &str) -> Result<(), Fault> {
-        let images = Url::parse(&format!("{}/images", versioned(address, "v2")));
-        let images = images.map_err(|_| unreadable(GLANCE))?;
-        for image in self.images.iter().copied() {
-            if is_id(image) {
-                match session.get(GLANCE, below(&images, image)).await {
-                    Ok(_) => continue,
-                    Err(error) if error.is_denied() => {
-                        return Err(Fault::forbidden(format!(
-                            "Not authorized for image {image}."
-                        )));
-                    }
-                    Err(error) if error.is_absent() => {}
-                    Err(error) => return Err(error.told()),
-                }
-            }
-            let found = session.get(GLANCE, with(&images, &[("name", image)])).await;
-            let found = found.map_err(|error| error.told())?;
-            match named(&found["images"], image).count() {
-                0 => {
-                    return Err(Fault::invalid(format!("Image {image} could not be found.")));
-                }
-                1 => {}
-                _ => return Err(several("images", image, "image")),
-            }
+        for name in self.images.iter().copied() {
+            image(session, address, name).await?;
         }
         Ok(())
     }
@@ -212,6 +192,50 @@ impl<'a> Parts<'a> {
         }
         Ok(())
     }
+}
+
+/// The version of Kubernetes that an image says it has. None: it says nothing, or the catalogue has no Glance.
+///
+/// # Source
+/// magnum-capi-helm, which reads no other.
+pub(super) async fn version_of_image(
+    session: &Session,
+    name: &str,
+) -> Result<Option<String>, Fault> {
+    let Some(glance) = session.address(&["image"]) else {
+        return Ok(None);
+    };
+    let image = image(session, glance, name).await?;
+    let version = image[VERSION_PROPERTY].as_str();
+    Ok(version.map(str::to_owned))
+}
+
+/// An image by its id or its name.
+async fn image(session: &Session, address: &str, image: &str) -> Result<Value, Fault> {
+    let images = Url::parse(&format!("{}/images", versioned(address, "v2")));
+    let images = images.map_err(|_| unreadable(GLANCE))?;
+    if is_id(image) {
+        match session.get(GLANCE, below(&images, image)).await {
+            Ok(found) => return Ok(found),
+            Err(error) if error.is_denied() => {
+                return Err(Fault::forbidden(format!(
+                    "Not authorized for image {image}."
+                )));
+            }
+            Err(error) if error.is_absent() => {}
+            Err(error) => return Err(error.told()),
+        }
+    }
+    let found = session.get(GLANCE, with(&images, &[("name", image)])).await;
+    let found = found.map_err(|error| error.told())?;
+    let mut of_name = named(&found["images"], image);
+    let Some(first) = of_name.next() else {
+        return Err(Fault::invalid(format!("Image {image} could not be found.")));
+    };
+    if of_name.next().is_some() {
+        return Err(several("images", image, "image"));
+    }
+    Ok(first.clone())
 }
 
 /// Lets pass who can make servers with the key pair of a cluster: Nova has others for each user. Where the catalogue has no Nova it is

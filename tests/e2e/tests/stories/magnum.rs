@@ -11,7 +11,10 @@ use api::{
     magnum::{CoeCluster, Host},
 };
 use e2e::{Keystone, Operator, wait_until, windlass};
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::{
+    api::core::v1::Secret,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kapi::{Options, Server};
 use kube::{
     Api, Client, ResourceExt,
@@ -24,6 +27,7 @@ use tokio::runtime::Runtime;
 mod compared;
 mod credentials;
 mod driver;
+mod suites;
 
 /// Python starts in seconds, on a loaded machine in many.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -179,12 +183,17 @@ impl World {
 
     /// Nobody has an account there, and nobody finds Magnum; the address is that of Windlass' own.
     fn without_catalogue() -> (Self, String) {
+        Self::with(Vec::new())
+    }
+
+    /// The same, with further kinds in the API.
+    fn with(definitions: Vec<CustomResourceDefinition>) -> (Self, String) {
         let directory = tempfile::tempdir().unwrap();
         let keystone = directory.path().join("keystone");
         let keystone = Keystone::start(&keystone, None, &Terminal::default()).unwrap();
         let runtime = Runtime::new().unwrap();
         let data = directory.path().join("data");
-        let client = embedded(&runtime, &data);
+        let client = embedded(&runtime, &data, definitions);
         let (magnum, address) = magnum(
             &data.join("kubeconfig"),
             &keystone.address,
@@ -344,8 +353,9 @@ fn built(generation: Option<i64>) -> Value {
     }})
 }
 
-fn embedded(runtime: &Runtime, data: &Path) -> Client {
+fn embedded(runtime: &Runtime, data: &Path, definitions: Vec<CustomResourceDefinition>) -> Client {
     let mut crds = api::custom_resource_definitions();
+    crds.extend(definitions);
     crds.extend(api::magnum::definitions());
     let options = Options {
         data_dir: data.to_owned(),

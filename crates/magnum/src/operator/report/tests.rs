@@ -8,8 +8,8 @@ fn cluster(generation: i64, more: Value) -> CoeCluster {
     let mut spec = json!({
         "name": "first", "projectId": "p", "userId": "u", "clusterTemplateId": "t",
         "nodeGroups": [
-            {"uuid": "m", "name": "default-master", "role": "master", "nodeCount": 1},
-            {"uuid": "w", "name": "default-worker", "role": "worker", "nodeCount": 1},
+            {"uuid": "m", "name": "default-master", "role": "master", "nodeCount": 1, "isDefault": true},
+            {"uuid": "w", "name": "default-worker", "role": "worker", "nodeCount": 1, "isDefault": true},
         ],
     });
     let Value::Object(more) = more else {
@@ -200,6 +200,26 @@ fn only_the_group_that_lacks_something_fails() {
     );
     assert_eq!(status.groups["w"].state, Some(State::UpdateFailed));
     assert_eq!(status.groups["m"].state, Some(State::UpdateComplete));
+}
+
+#[test]
+fn a_group_that_came_later_is_created_until_it_is_changed() {
+    let later = |more: Value| {
+        let mut group = json!({"uuid": "l", "name": "later", "role": "worker", "nodeCount": 0});
+        group
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        let mut cluster = cluster(2, json!({}));
+        let group = serde_json::from_value(group).unwrap();
+        cluster.spec.node_groups.push(group);
+        let told = status(&cluster, &seen(&built("Created")), &Plan::default(), at(1));
+        assert_eq!(told.groups["w"].state, Some(State::UpdateComplete));
+        told.groups["l"].state
+    };
+    assert_eq!(later(json!({})), Some(State::CreateComplete));
+    let changed = json!({"updatedAt": "2026-01-01T00:00:00+00:00"});
+    assert_eq!(later(changed), Some(State::UpdateComplete));
 }
 
 #[test]

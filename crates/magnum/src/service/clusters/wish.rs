@@ -10,8 +10,12 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use uuid::Uuid;
 
-use super::super::templates::{checked, mandatory};
+use super::super::{
+    lookups,
+    templates::{checked, mandatory},
+};
 use crate::{
+    cloud::Session,
     contract::{Fault, Fields, Version},
     names, view,
 };
@@ -181,6 +185,28 @@ pub(in crate::service) fn kubernetes_version(
             format!("kube_tag: {error}"),
         )
     })
+}
+
+/// Writes the version that an image says it has as if the label said it, where none does.
+pub(super) async fn version_of_image(
+    spec: &mut CoeClusterSpec,
+    image: &str,
+    session: &Session,
+) -> Result<(), Fault> {
+    let Some(version) = lookups::version_of_image(session, image).await? else {
+        return Ok(());
+    };
+    let labels = BTreeMap::from([("kube_tag".to_owned(), version.clone())]);
+    spec.kubernetes_version = kubernetes_version(&labels).map_err(|_| {
+        Fault::invalid(format!(
+            "The property kube_version of image {image} is {version:?}, which is no version of Kubernetes: correct it, as v1.34.3, or set the label kube_tag."
+        ))
+    })?;
+    let groups = spec.node_groups.iter_mut().map(|group| &mut group.labels);
+    for all in groups.chain([&mut spec.labels]) {
+        all.extend(labels.clone());
+    }
+    Ok(())
 }
 
 fn is_name(name: &str) -> bool {

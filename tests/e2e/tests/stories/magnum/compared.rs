@@ -41,7 +41,7 @@ fn a_real_magnum_answers_as_windlass_does() {
     world.keystone.people(&address).unwrap();
     let directory = world.directory.path();
     let other = directory.join("other");
-    let objects = embedded(&world.runtime, &other);
+    let objects = embedded(&world.runtime, &other, Vec::new());
     let magnum = MagnumService::start(
         &world.keystone,
         MagnumRelease::V23,

@@ -27,7 +27,8 @@ async fn openstack_without(gone: &Gone) -> String {
     ]});
     let images = json!({"images": [
         {"id": IMAGE, "name": "ubuntu"}, {"id": "i2", "name": "double"}, {"id": "i3", "name": "double"},
-        {"id": "i4", "name": "ubuntu-next"},
+        {"id": "i4", "name": "ubuntu-next"}, {"id": "i5", "name": "told", "kube_version": "v1.33.5"},
+        {"id": "i6", "name": "mistold", "kube_version": "latest"},
     ]});
     let networks = json!({"networks": [
         {"id": "n1", "name": "public", "router:external": true}, {"id": "n2", "name": "inside", "router:external": false},
@@ -230,6 +231,44 @@ async fn what_servers_are_made_of_is_there_before_anything_is_made() {
     world
         .template(MEMBER, json!({"name": "hosts", "flavor_id": "gone"}))
         .await;
+}
+
+/// As images are for magnum-capi-helm: the label is not used there.
+#[tokio::test]
+async fn the_version_of_kubernetes_may_stand_in_the_image() {
+    let world = World::new().await;
+    let cloud = openstack().await;
+    world.keystone.offer("image", &format!("{cloud}/image"));
+    let template = async |image: &str| {
+        let more =
+            json!({"name": image, "server_type": "vm", "image_id": image, "flavor_id": "m1.large"});
+        world.template(MEMBER, more).await
+    };
+    let create = async |image: &str, more: Value| {
+        let mut body = json!({"name": image, "cluster_template_id": template(image).await});
+        body["labels"] = more;
+        world.ask(MEMBER, "POST", "/v1/clusters", body).await
+    };
+    let made = create("told", json!({"colour": "red"})).await;
+    assert_eq!(made.status, 202, "{made:?}");
+    let path = format!("/v1/clusters/{}", made.body["uuid"].as_str().unwrap());
+    let shown = world.get(MEMBER, &path).await.body;
+    assert_eq!(
+        shown["labels"],
+        json!({"colour": "red", "kube_tag": "v1.33.5"})
+    );
+    // What somebody says themselves stands.
+    let made = create("mistold", json!({"kube_tag": "v1.34.3"})).await;
+    assert_eq!(made.status, 202, "{made:?}");
+    for (image, words) in [
+        (
+            "mistold",
+            "The property kube_version of image mistold is \"latest\", which is no version",
+        ),
+        ("ubuntu", "or give the image the property kube_version"),
+    ] {
+        refused(&create(image, json!({})).await, words);
+    }
 }
 
 #[tokio::test]
