@@ -196,7 +196,7 @@ impl Injector {
                 Ok(())
             })
         });
-        let known = told.recv_timeout(Duration::from_secs(60));
+        let known = told.recv_timeout(Duration::from_mins(1));
         let known = known.context("learn the authorities of webhooks")?;
         anyhow::ensure!(known > 0, "no webhook has an authority");
         Ok(Self { stop, thread })
