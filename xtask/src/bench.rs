@@ -18,6 +18,7 @@ mod explain;
 mod fleet;
 mod living;
 mod magnum;
+mod management;
 mod openstack;
 mod operator;
 mod plans;
@@ -75,6 +76,8 @@ enum Name {
     Upgrades,
     /// `windlass providers generate` against `clusterctl generate provider`
     Providers,
+    /// Four providers in a real cluster: upgraded under calls, at rest, and the same by clusterctl and the Cluster API operator
+    Management,
     /// A fleet of 10,000 clusters
     Fleet,
     /// The Magnum API against a real Magnum 23
@@ -129,6 +132,7 @@ pub(crate) fn bench(options: &Bench) -> anyhow::Result<()> {
         Name::Radar,
         Name::Explain,
         Name::Providers,
+        Name::Management,
         Name::Fleet,
         Name::Magnum,
         Name::Openstack,
@@ -161,6 +165,7 @@ pub(crate) fn bench(options: &Bench) -> anyhow::Result<()> {
             Name::Plans => plans::measure()?,
             Name::Living => living::measure(options.runs, windlass(options)?)?,
             Name::Providers => providers::measure(&windlass(options)?)?,
+            Name::Management => management::measure(&windlass(options)?)?,
             Name::Fleet => fleet::measure()?,
             Name::Magnum => magnum::measure(options.clusters, &windlass(options)?)?,
             Name::Openstack => openstack::measure(&windlass(options)?)?,

@@ -66,6 +66,22 @@ pub fn rights(objects: &[Object]) -> Rights {
     }
 }
 
+/// What it takes to be told when these objects change: their kinds, and Secrets by name. Who may watch something may read it, and all of
+/// this may be read by [`rights`].
+pub fn watching(objects: &[Object]) -> Vec<Rule> {
+    let plurals = plurals(objects);
+    let rules = objects.iter().filter(|object| !is_namespace(object));
+    let rules = rules.map(|object| {
+        let watched = Rule::on(object.group(), &plural_of(object, &plurals), &["watch"]);
+        if is_secret(object) {
+            watched.named(object.name())
+        } else {
+            watched
+        }
+    });
+    Rule::merged(rules)
+}
+
 /// What is done with an object by its name. With a namespace would go all that is in it, and with a definition everything that is of it:
 /// they are never removed.
 fn verbs(object: &Object) -> &'static [&'static str] {
@@ -82,13 +98,17 @@ fn of_object(
     verbs: &[&str],
     plurals: &BTreeMap<[String; 2], String>,
 ) -> impl Iterator<Item = Rule> + use<> {
-    let kind = [object.group(), object.kind()].map(str::to_owned);
-    let resource = plurals.get(&kind).cloned();
-    let resource = resource.unwrap_or_else(|| plural(object.kind()));
+    let resource = plural_of(object, plurals);
     let named = Rule::on(object.group(), &resource, verbs).named(object.name());
     let is_listed = !is_secret(object) && !is_namespace(object);
     let listed = is_listed.then(|| Rule::on(object.group(), &resource, &["list"]));
     std::iter::once(named).chain(listed)
+}
+
+fn plural_of(object: &Object, plurals: &BTreeMap<[String; 2], String>) -> String {
+    let kind = [object.group(), object.kind()].map(str::to_owned);
+    let known = plurals.get(&kind).cloned();
+    known.unwrap_or_else(|| plural(object.kind()))
 }
 
 /// Objects of a definition are listed, for it does not go while there are some, and stored anew in a newer version.

@@ -47,7 +47,7 @@ fn locate(text: &str, at: usize, problem: Problem) -> ParseError {
 enum Escapes {
     /// None.
     Nothing,
-    /// `$$` is a dollar sign.
+    /// `$$` is a dollar sign. So it is outside of references, where every character is accepted.
     Dollar,
     /// So it is, and `\/` and `\\` are what follows the backslash.
     Backslash,
@@ -198,6 +198,14 @@ impl Cursor<'_> {
     fn text(&mut self, escapes: Escapes, accepts: impl Fn(char) -> bool) -> String {
         let mut text = String::new();
         loop {
+            // Most of a file is far from any reference.
+            let plain = match escapes {
+                Escapes::Dollar => self.rest.find('$'),
+                Escapes::Nothing | Escapes::Backslash => Some(0),
+            };
+            let (plain, rest) = self.rest.split_at(plain.unwrap_or(self.rest.len()));
+            text.push_str(plain);
+            self.rest = rest;
             let escaped = match self.rest.as_bytes() {
                 [b'$', b'{', ..] => break,
                 [b'$', b'$', ..] if escapes != Escapes::Nothing => Some('$'),

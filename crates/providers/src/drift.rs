@@ -127,7 +127,20 @@ pub(crate) async fn noted(
     })))
 }
 
-/// What is not as it was applied, for people. Nothing where no run has noted what it applied.
+/// What was seen.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// What is not as it was applied, for people. Nothing where no run has noted what it applied.
+    pub drifted: Vec<String>,
+    /// What was looked at by its label.
+    pub resources: Vec<ApiResource>,
+    /// Which Secrets were looked at, by namespace and name.
+    pub secrets: Vec<(String, String)>,
+    /// When the next certificate is to be renewed, which nothing tells.
+    pub renewed_from: Option<Timestamp>,
+}
+
+/// Looks whether everything is as it was applied.
 ///
 /// # Errors
 ///
@@ -137,20 +150,35 @@ pub async fn look(
     namespace: &str,
     manifest_label: &str,
     now: Timestamp,
-) -> Result<Vec<String>, kube::Error> {
+) -> Result<Seen, kube::Error> {
+    let mut seen = Seen::default();
     let applied = match noted(there, namespace, manifest_label).await? {
-        None => return Ok(Vec::new()),
+        None => return Ok(seen),
         Some(Ok(applied)) => applied,
-        Some(Err(unreadable)) => return Ok(vec![unreadable]),
+        Some(Err(unreadable)) => {
+            seen.drifted.push(unreadable);
+            return Ok(seen);
+        }
     };
     let parameters = ListParams::default().labels(&format!("{}={manifest_label}", label::PROVIDER));
-    let mut drifted = Vec::new();
     for of in applied.0.iter().take(MOST) {
-        let found = found(there, &applied, &of.resource(), &parameters).await?;
-        let found = found.iter().map(|found| &found.metadata);
-        drifted.extend(of.differences(found, now));
+        let resource = of.resource();
+        let found = found(there, &applied, &resource, &parameters).await?;
+        let found: Vec<_> = found.iter().map(|found| &found.metadata).collect();
+        seen.drifted
+            .extend(of.differences(found.iter().copied(), now));
+        let renewed = found.iter().filter_map(|meta| renewed_from(meta));
+        seen.renewed_from = renewed.chain(seen.renewed_from).min();
+        if is_secret(&resource) {
+            let names = of.objects.keys().filter(|place| is_place(place));
+            let names = names.filter_map(|place| place.split_once('/'));
+            let names = names.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
+            seen.secrets.extend(names);
+        } else {
+            seen.resources.push(resource);
+        }
     }
-    Ok(drifted)
+    Ok(seen)
 }
 
 /// What is there of a resource. Secrets are nobody's to list for the sake of one.
@@ -160,7 +188,7 @@ async fn found(
     resource: &ApiResource,
     parameters: &ListParams,
 ) -> Result<Vec<PartialObjectMeta<DynamicObject>>, kube::Error> {
-    if resource.group.is_empty() && resource.kind == "Secret" {
+    if is_secret(resource) {
         return applied.one_by_one(there, resource).await;
     }
     let api = Api::<DynamicObject>::all_with(there.clone(), resource);
@@ -169,6 +197,10 @@ async fn found(
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
         found => Ok(found?.items),
     }
+}
+
+fn is_secret(resource: &ApiResource) -> bool {
+    resource.group.is_empty() && resource.kind == "Secret"
 }
 
 impl OfResource {
@@ -212,12 +244,12 @@ impl OfResource {
 }
 
 fn is_to_be_renewed(meta: &ObjectMeta, now: Timestamp) -> bool {
-    let from = meta
-        .annotations
-        .as_ref()
-        .and_then(|all| all.get(RENEWED_FROM));
-    let from = from.and_then(|from| from.parse::<Timestamp>().ok());
-    from.is_some_and(|from| from <= now)
+    renewed_from(meta).is_some_and(|from| from <= now)
+}
+
+fn renewed_from(meta: &ObjectMeta) -> Option<Timestamp> {
+    let annotations = meta.annotations.as_ref()?;
+    annotations.get(RENEWED_FROM)?.parse().ok()
 }
 
 fn place(meta: &ObjectMeta) -> String {

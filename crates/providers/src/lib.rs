@@ -13,11 +13,13 @@
 //! - [`certificates`]: those of webhooks, where no cert-manager makes them;
 //! - [`stand`]: what there is of all of them, for who plans for the whole set;
 //! - [`set`]: the reconciler of sets of providers, which upgrades them together;
+//! - [`attention`]: watches of what a provider is made of, by which nothing is asked at rest;
 //! - [`operator`]: the controllers.
 //!
 //! What a provider is made of, is `clusterctl`'s: pure, and held against the real one.
 
 pub mod action;
+pub mod attention;
 pub mod certificates;
 pub mod check;
 pub mod definitions;

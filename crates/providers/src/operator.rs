@@ -13,15 +13,13 @@ use controller::{Events, Manager, WakeUps, Watch, conditions, manager::Registrat
 use kube::{ResourceExt, core::DeserializeGuard, runtime::reflector::ObjectRef};
 use runs::{operator::Place, subject::OfGroup};
 
-use self::parts::Parts;
 use crate::{
+    attention::Attention,
     fetch::{self, Fetcher},
     provider::{self, All, Context},
     set,
     webhooks::Memory,
 };
-
-mod parts;
 
 /// How the operator works.
 #[derive(Clone, Debug)]
@@ -54,6 +52,7 @@ pub fn operate_kinds(manager: &mut Manager, options: &Options) {
     });
     let shared = Shared {
         all,
+        attention: Attention::default(),
         fetcher: Arc::new(Fetcher::new(options.fetch.clone())),
         runs_pods: options.runs_pods,
     };
@@ -77,14 +76,16 @@ pub fn operate_sets(manager: &mut Manager) {
     let runtime_extension = manager.watch::<Provider<RuntimeExtension>>();
     let addon = manager.watch::<Provider<Addon>>();
     let client = manager.client().clone();
+    // The second set of a namespace is the only one then, and releases come and go.
+    let wake_ups = WakeUps::default();
     let context = Arc::new(set::Context {
         client: client.clone(),
         sets: own.store(),
         runs: manager.watch::<Run>().store(),
         events: Events::new(client, "provider-set"),
+        attention: Attention::default(),
+        wake_ups: wake_ups.clone(),
     });
-    // The second set of a namespace is the only one then.
-    let wake_ups = WakeUps::default();
     own.gone_wakes(&own, &wake_ups);
     let sets = manager.controller(&own, reads::wish);
     let sets = woken(sets, &core, &own);
@@ -112,11 +113,13 @@ fn woken<'a, K: Kind>(
 /// What a set reads of a provider, but for what its runs tell on their way.
 fn standing<K: Kind>(provider: &DeserializeGuard<Provider<K>>) -> impl PartialEq + Send + use<K> {
     let provider = provider.0.as_ref().ok();
+    let meta = provider.map(|provider| &provider.metadata);
     let status = provider.and_then(|provider| provider.status.clone());
     let status = status.unwrap_or_default();
     let conditions = status.conditions.into_iter();
     (
-        provider.and_then(|provider| provider.metadata.generation),
+        meta.and_then(|meta| meta.generation),
+        meta.and_then(|meta| meta.annotations.clone()),
         status.observed_generation,
         status.installed_version,
         conditions
@@ -128,6 +131,7 @@ fn standing<K: Kind>(provider: &DeserializeGuard<Provider<K>>) -> impl PartialEq
 /// What the controllers of all kinds share.
 struct Shared {
     all: Arc<All>,
+    attention: Attention,
     fetcher: Arc<Fetcher>,
     runs_pods: bool,
 }
@@ -136,8 +140,9 @@ fn of_kind<K: Kind>(manager: &mut Manager, shared: &Shared) {
     let own = manager.watch::<Provider<K>>();
     let core = manager.watch::<Provider<Core>>();
     let runs = manager.watch::<Run>();
-    let parts = shared.runs_pods.then(|| Parts::watch(manager));
     let client = manager.client().clone();
+    // A run that was deleted, a provider of that name that was there first, what a provider is made of.
+    let wake_ups = WakeUps::default();
     let context = Arc::new(Context {
         client: client.clone(),
         own: own.store(),
@@ -146,27 +151,21 @@ fn of_kind<K: Kind>(manager: &mut Manager, shared: &Shared) {
         events: Events::new(client, "provider"),
         fetcher: Arc::clone(&shared.fetcher),
         webhooks: Memory::default(),
+        attention: shared.attention.clone(),
+        wake_ups: wake_ups.clone(),
         runs_pods: shared.runs_pods,
     });
-    // A run that was deleted, a provider of that name that was there first.
-    let wake_ups = WakeUps::default();
     runs.gone_wakes(&own, &wake_ups);
     own.gone_wakes(&own, &wake_ups);
     let every = own.clone();
-    if let Some(parts) = &parts {
-        parts.gone_wake(&own, &wake_ups);
-    }
-    let mut providers = manager
+    manager
         .controller(&own, reads::wish)
         .woken_by(&runs, progress, subject)
         .woken_by(&core, readiness, move |_| everywhere(&every))
         .woken_on(&wake_ups, |(namespace, name)| {
             [ObjectRef::new(&name).within(&namespace)]
-        });
-    if let Some(parts) = &parts {
-        providers = parts.wake(providers, &own);
-    }
-    providers.reconcile(provider::reconcile, context);
+        })
+        .reconcile(provider::reconcile, context);
 }
 
 fn everywhere<K: Kind>(own: &Watch<Provider<K>>) -> Vec<ObjectRef<DeserializeGuard<Provider<K>>>> {

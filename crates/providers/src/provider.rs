@@ -1,7 +1,8 @@
 //! The reconciler of a provider: decides that a run is needed, and tells how the provider stands.
 //!
-//! How far a run got is the runner's business. At rest nothing is written; health is looked at by a few requests a minute, and when a workload
-//! or who answers for it changes. Webhooks are asked when that may have changed their answer.
+//! How far a run got is the runner's business. At rest nothing is written, and in the cluster that has the objects nothing is asked: what a
+//! provider is made of and from is watched ([`Attention`]), and looked at when it changes, and once an hour. What is installed in another
+//! cluster, or may not be watched, is looked at once a minute. Webhooks are asked when their answer may have changed.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,7 +14,7 @@ use api::{
     },
 };
 use clusterctl::Version;
-use controller::{Events, Outcome, stream::readable};
+use controller::{Events, Outcome, WakeUps, stream::readable};
 use futures::FutureExt;
 use kube::{
     Client,
@@ -23,6 +24,7 @@ use kube::{
 use runs::history;
 
 use crate::{
+    attention::Attention,
     check::Other,
     fetch::{self, Fetcher},
     target,
@@ -54,6 +56,10 @@ pub struct Context<K: Kind> {
     pub fetcher: Arc<Fetcher>,
     /// What webhooks have answered.
     pub webhooks: Memory,
+    /// Watches what they are made of.
+    pub attention: Attention,
+    /// What wakes those of this kind.
+    pub wake_ups: WakeUps,
     /// Whether the API that has the objects can also run what they are made of: the embedded one cannot.
     pub runs_pods: bool,
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use api::run::Failure;
 use clusterctl::{
     Object, Provider,
-    rights::{Rights, Rule, rights},
+    rights::{Rights, Rule, rights, watching},
 };
 use controller::apply::contains;
 use k8s_openapi::api::authorization::v1::SubjectRulesReviewStatus;
@@ -23,6 +23,15 @@ pub fn of(
     objects: &[Object],
     secrets: impl IntoIterator<Item = String>,
 ) -> Rights {
+    rights(&with_ours(manifest_label, objects, secrets))
+}
+
+/// Objects, and what is written beside them.
+fn with_ours(
+    manifest_label: &str,
+    objects: &[Object],
+    secrets: impl IntoIterator<Item = String>,
+) -> Vec<Object> {
     let object = |kind: &str, name: &str| {
         Object::new(json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})).ok()
     };
@@ -30,7 +39,7 @@ pub fn of(
     all.extend(object("ConfigMap", &drift::config_map(manifest_label)));
     let secrets = secrets.into_iter();
     all.extend(secrets.filter_map(|name| object("Secret", &name)));
-    rights(&all)
+    all
 }
 
 /// For a release in the cluster that has the provider's object, whether or not a cert-manager makes its certificates there.
@@ -41,9 +50,24 @@ pub fn of_release(manifest_label: &str, mut objects: Vec<Object>) -> Rights {
         .into_iter()
         .flat_map(|one| [one.authority(), one.secret]);
     objects.retain(|object| !render::is_namespace(object));
-    let mut rights = of(manifest_label, &objects, secrets);
-    rights.rules = Rule::merged(rights.rules.into_iter().chain(asking(&objects)));
+    let all = with_ours(manifest_label, &objects, secrets);
+    let mut rights = rights(&all);
+    let rules = rights.rules.into_iter();
+    // No run needs to be told of changes: who is not looks once a minute.
+    let rules = rules.chain(asking(&objects)).chain(watching(&all));
+    rights.rules = Rule::merged(rules);
     rights
+}
+
+/// To be told of another value of a variable: whoever may watch that Secret may read it.
+pub fn watching_variables(name: &str) -> Rule {
+    Rule {
+        api_groups: BTreeSet::from([String::new()]),
+        resources: BTreeSet::from(["secrets".to_owned()]),
+        resource_names: BTreeSet::from([name.to_owned()]),
+        verbs: BTreeSet::from(["watch".to_owned()]),
+        ..Rule::default()
+    }
 }
 
 /// What it takes to see whether webhooks answer. No run needs it: who has it not is told that they are not asked.
@@ -55,15 +79,18 @@ fn asking(objects: &[Object]) -> Vec<Rule> {
         verbs: BTreeSet::from([verb.to_owned()]),
         ..Rule::default()
     };
-    let list = |group: &str, resource: &str| rule(group, resource, None, "list");
+    let list = |group: &str, resource: &str| {
+        ["list", "watch"].map(|verb| rule(group, resource, None, verb))
+    };
     let admission = "admissionregistration.k8s.io";
     // By these it is seen whether there are any.
-    let mut rules = vec![
+    let mut rules = [
         list(admission, "mutatingwebhookconfigurations"),
         list(admission, "validatingwebhookconfigurations"),
-    ];
+    ]
+    .concat();
     if objects.iter().any(render::is_called_by) {
-        rules.push(list("discovery.k8s.io", "endpointslices"));
+        rules.extend(list("discovery.k8s.io", "endpointslices"));
         let definitions = objects
             .iter()
             .filter(|object| render::is_definition(object));
@@ -192,7 +219,7 @@ mod tests {
         let rights = of_release("infrastructure-boat", vec![namespace, certificate]);
         let told: Vec<_> = rights.rules.iter().map(Rule::to_string).collect();
         for expected in [
-            "create, delete, get, patch secrets named webhook-cert, webhook-cert-authority",
+            "create, delete, get, patch, watch secrets named webhook-cert, webhook-cert-authority",
             "create, delete, get, patch configmaps named windlass-applied-infrastructure-boat",
             "create, delete, get, patch certificates.cert-manager.io named serving",
         ] {
@@ -219,8 +246,10 @@ mod tests {
         let both = told(&[&definition, &configuration]);
         for expected in [
             "create boats.boat.example named windlass-webhook-check",
-            "list mutatingwebhookconfigurations.admissionregistration.k8s.io, validatingwebhookconfigurations.",
-            "list endpointslices.discovery.k8s.io",
+            "list, watch mutatingwebhookconfigurations.admissionregistration.k8s.io, validatingwebhookconfigurations.",
+            "list, watch endpointslices.discovery.k8s.io",
+            "list, watch customresourcedefinitions.apiextensions.k8s.io",
+            "list, patch boats.boat.example",
         ] {
             assert!(both.contains(expected), "{expected}: {both}");
         }
@@ -240,6 +269,7 @@ mod tests {
             !needed.join(" ").contains("windlass-webhook-check"),
             "{needed:?}"
         );
+        assert!(!needed.join(" ").contains("watch"), "{needed:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use api::{Run, provider::ProviderSet};
-use controller::{Events, Outcome, stream::readable};
+use controller::{Events, Outcome, WakeUps, stream::readable};
 use futures::FutureExt;
 use kube::{
     Client,
@@ -19,7 +19,7 @@ use kube::{
     runtime::{controller::Action, reflector::Store},
 };
 
-use crate::{provider::Error, stand::Unread};
+use crate::{attention::Attention, provider::Error, stand::Unread};
 
 mod apply;
 mod back;
@@ -47,6 +47,10 @@ pub struct Context {
     pub runs: Store<DeserializeGuard<Run>>,
     /// What happened.
     pub events: Events,
+    /// Watches releases.
+    pub attention: Attention,
+    /// What wakes sets.
+    pub wake_ups: WakeUps,
 }
 
 /// One pass.
@@ -63,6 +67,7 @@ pub async fn reconcile(
     };
     // Providers stay as they are when it goes.
     if set.metadata.deletion_timestamp.is_some() {
+        context.attention.forget(&observe::key(set));
         return Ok(Action::await_change());
     }
     let is_read = context.runs.wait_until_ready().now_or_never().is_some()

@@ -50,6 +50,8 @@ pub struct Stand {
     pub target: Option<String>,
     /// What is kept for it.
     pub maps: Vec<ConfigMap>,
+    /// By which labels that is found, where they are some.
+    pub selector: Option<String>,
     /// Series that its annotation knows better than the metadata of releases, or why it names none.
     pub overlay: Result<Overlay, InvalidOverlay>,
 }
@@ -131,6 +133,9 @@ impl Stand {
             place: target::place(object),
             target: object.annotations().get(TARGET).cloned(),
             overlay: source::overlay(object),
+            selector: source::selector(object)
+                .ok()
+                .map(|labels| labels.to_string()),
             maps,
         }
     }

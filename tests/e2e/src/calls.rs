@@ -97,20 +97,28 @@ fn in_network(
     called: &Called,
     stop: &AtomicBool,
 ) -> anyhow::Result<Tally> {
+    on_network(owner, call(kubeconfig, called, stop))
+}
+
+/// Works on this thread in the network of a process.
+pub(crate) fn on_network<T>(
+    owner: u32,
+    work: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
     let network = File::open(format!("/proc/{owner}/ns/net")).context("find the network")?;
     setns(network, CloneFlags::CLONE_NEWNET).context("enter the network")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("start a runtime")?;
-    runtime.block_on(call(kubeconfig, called, stop))
+    runtime.block_on(work)
 }
 
 #[expect(
     clippy::disallowed_methods,
     reason = "the lab's own kubeconfig, which kubeadm has just written"
 )]
-async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
+pub(crate) async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     // More than one provider may be compiled in; the first one that is installed is the one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let read = kube::config::Kubeconfig::read_from(kubeconfig).context("read the kubeconfig")?;

@@ -28,6 +28,7 @@ use machines::{in_memory, workload};
 mod hosts;
 mod machines;
 mod patched;
+mod peers;
 
 pub use hosts::Hosts;
 

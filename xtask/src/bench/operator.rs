@@ -101,21 +101,7 @@ fn real(clusters: u32, program: &Path) -> anyhow::Result<Vec<Row>> {
     drop(operator);
     thread::sleep(REST);
     let without = requests(&get("/metrics")?);
-    let mut asked: Vec<String> = Vec::new();
-    let count =
-        |counts: &BTreeMap<String, f64>, what: &String| counts.get(what).copied().unwrap_or(0.0);
-    for (what, then) in &after {
-        let own = then - count(&before, what);
-        let others = count(&without, what) - then;
-        if own > others {
-            asked.push(format!("{what} {:.0}", own - others));
-        }
-    }
-    let asked = if asked.is_empty() {
-        "none".to_owned()
-    } else {
-        asked.join(", ")
-    };
+    let asked = asked([&before, &after, &without]);
     Ok(vec![
         Row::new(
             &format!(
@@ -135,8 +121,26 @@ fn real(clusters: u32, program: &Path) -> anyhow::Result<Vec<Row>> {
     ])
 }
 
+/// What was asked more often in the first time between three counts than in the second, which is as long.
+pub(super) fn asked([before, after, without]: [&BTreeMap<String, f64>; 3]) -> String {
+    let count =
+        |counts: &BTreeMap<String, f64>, what: &String| counts.get(what).copied().unwrap_or(0.0);
+    let mut asked: Vec<String> = Vec::new();
+    for (what, then) in after {
+        let own = then - count(before, what);
+        let others = count(without, what) - then;
+        if own > others {
+            asked.push(format!("{what} {:.0}", own - others));
+        }
+    }
+    if asked.is_empty() {
+        return "none".to_owned();
+    }
+    asked.join(", ")
+}
+
 /// How often what was asked so far: verb and resource, and the count of all codes.
-fn requests(metrics: &str) -> BTreeMap<String, f64> {
+pub(super) fn requests(metrics: &str) -> BTreeMap<String, f64> {
     let mut counts = BTreeMap::new();
     for line in metrics
         .lines()

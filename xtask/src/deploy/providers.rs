@@ -58,8 +58,12 @@ fn rules() -> Vec<Value> {
         rule(SET_GROUP, &["providersets"], &["list", "watch"]),
         rule(SET_GROUP, &["providersets/status"], &["patch"]),
         // Releases, and what was applied of them.
-        rule("", &["configmaps"], &["get", "list", "create", "patch"]),
-        // Values of variables, and kubeconfigs of other clusters. Read one by one.
+        rule(
+            "",
+            &["configmaps"],
+            &["get", "list", "watch", "create", "patch"],
+        ),
+        // Values of variables, and kubeconfigs of other clusters. Read one by one; which may be watched is granted by name.
         rule("", &["secrets"], &["get"]),
         // How providers stand, and whose webhooks are to be asked.
         rule(
@@ -74,12 +78,12 @@ fn rules() -> Vec<Value> {
                 "mutatingwebhookconfigurations",
                 "validatingwebhookconfigurations",
             ],
-            &["list"],
+            &["list", "watch"],
         ),
         rule(
             definitions,
             &["customresourcedefinitions"],
-            &["get", "list"],
+            &["get", "list", "watch"],
         ),
         inventory,
         // Listed to see where and in which version somebody else has installed one.

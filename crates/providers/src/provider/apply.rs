@@ -10,10 +10,11 @@ use api::{
 };
 use clusterctl::Version;
 use controller::{Outcome, Until, backoff::jittered, finalizer};
+use jiff::Timestamp;
 use kube::{Api, Resource, ResourceExt};
 use runs::object;
 
-use super::{Context, Decision, Error, NewRun, Observed};
+use super::{Context, Decision, Error, NewRun, Observed, observe};
 use crate::{fetch::Failure, names::MANAGER};
 
 /// How often ConfigMaps and Secrets are looked at that a provider waits for.
@@ -22,6 +23,8 @@ const PARTS_LOOK: Duration = Duration::from_secs(10);
 const FETCHED_LOOK: Duration = Duration::from_millis(50);
 /// How often health is looked at: of what is well, and of what is not.
 const HEALTH_LOOK: (Duration, Duration) = (Duration::from_mins(1), Duration::from_secs(5));
+/// And of what is well, where every change of it is told: what no watch tells is whether webhooks are reached.
+const WATCHED_LOOK: Duration = Duration::from_hours(1);
 
 /// What was done. Only `apply` makes it.
 #[derive(Clone, Debug)]
@@ -112,6 +115,13 @@ pub(super) async fn apply<K: Kind>(
     Ok(Outcome::Waiting { applied, until })
 }
 
+/// For how long it may be left alone where every change of it is told: until a certificate is to be renewed, at the latest.
+pub(super) fn told_until(renewed_from: Option<Timestamp>, now: Timestamp) -> Duration {
+    let left = renewed_from.map(|from| from.duration_since(now));
+    let left = left.map(|left| Duration::try_from(left).unwrap_or_default());
+    left.map_or(WATCHED_LOOK, |left| left.clamp(HEALTH_LOOK.0, WATCHED_LOOK))
+}
+
 /// How soon it is looked at again how it stands.
 pub(super) fn health_look(observed: &Observed) -> Duration {
     let health = observed
@@ -120,8 +130,9 @@ pub(super) fn health_look(observed: &Observed) -> Duration {
         .and_then(|health| health.as_ref().ok());
     match health.filter(|health| health.is_well() && observed.drifted.is_empty()) {
         Some(health) => {
+            let longest = observed.told_until.unwrap_or(HEALTH_LOOK.0);
             let again = health.webhooks.again;
-            again.map_or(HEALTH_LOOK.0, |again| again.min(HEALTH_LOOK.0))
+            again.map_or(longest, |again| again.min(HEALTH_LOOK.0))
         }
         None => HEALTH_LOOK.1,
     }
@@ -153,6 +164,7 @@ async fn keep<K: Kind>(provider: &Provider<K>, context: &Context<K>) -> Result<(
 }
 
 async fn forget<K: Kind>(provider: &Provider<K>, context: &Context<K>) -> Result<(), Error> {
+    context.attention.forget(&observe::key(provider));
     finalizer::release(&api(provider, context), provider, FINALIZER)
         .await
         .map_err(|source| Error::Api("remove the finalizer", source))

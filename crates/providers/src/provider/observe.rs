@@ -1,17 +1,28 @@
 //! What there is: reads only.
 
+use std::{collections::HashSet, time::Duration};
+
 use api::{
     Run,
     provider::{Kind, Provider, key::MANIFESTS},
 };
 use futures::FutureExt;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::{Api, Client, Resource, ResourceExt};
+use k8s_openapi::{
+    api::{
+        admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+        apps::v1::{DaemonSet, Deployment, StatefulSet},
+        core::v1::{ConfigMap, Secret},
+        discovery::v1::EndpointSlice,
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, Client, Resource, ResourceExt, api::ApiResource};
 use runs::object;
 
-use super::{Context, Error};
+use super::{Context, Error, apply::told_until};
 use crate::{
+    attention::{Part, Who},
     check::{self, Finding, Other, Waiting, given},
     drift, fetch,
     health::{self, Health},
@@ -47,6 +58,8 @@ pub struct Observed {
     pub repairs: bool,
     /// Whether there is no cluster to install it in: this API runs no pods, and no other one is named.
     pub is_nowhere: bool,
+    /// For how long it may be left alone, where every change of what was read here is told. None: some might not be.
+    pub told_until: Option<Duration>,
     /// What needs it, or why that is not known; looked at when it is being deleted.
     pub dependents: Result<Vec<String>, String>,
 }
@@ -78,7 +91,9 @@ pub(super) async fn observe<K: Kind>(
             .as_ref()
             .is_some_and(|status| status.installed_version.is_some());
     let now = Timestamp::now();
-    let (mut health, mut dependents, mut drifted) = (None, Ok(Vec::new()), Vec::new());
+    // What changes from now on may be missed by what follows.
+    let mark = context.attention.mark(&key(provider));
+    let (mut health, mut dependents, mut seen) = (None, Ok(Vec::new()), None);
     if was_installed && let Ok(identity) = inputs::provider(K::TYPE, &provider.name_any()) {
         let label = identity.manifest_label();
         let there = target::client(client, &namespace, target_of(provider)).await;
@@ -87,9 +102,7 @@ pub(super) async fn observe<K: Kind>(
             && !is_going
             && is_at_rest(&runs)
         {
-            drifted = drift::look(there, &namespace, &label, now)
-                .await
-                .unwrap_or_default();
+            seen = drift::look(there, &namespace, &label, now).await.ok();
         }
         let asks = (!is_going && is_at_rest(&runs)).then_some(&context.webhooks);
         health = Some(match &there {
@@ -98,6 +111,7 @@ pub(super) async fn observe<K: Kind>(
         });
         if is_going {
             context.webhooks.forget(&key(provider));
+            context.attention.forget(&key(provider));
             dependents = match &there {
                 Ok(there) => dependents_of(provider, &others, there, &identity).await,
                 Err(error) => Err(error.clone()),
@@ -106,15 +120,26 @@ pub(super) async fn observe<K: Kind>(
     }
     let fetch = fetch::Wanted::of(provider, context.fetcher.policy().reach);
     let source = source_of(provider, client, &namespace, fetch.as_ref()).await?;
+    let variables = variables(provider, client, &namespace).await?;
+    let additional = additional(provider, client, &namespace).await?;
+    let told_until = match &seen {
+        Some(seen) if context.runs_pods && target_of(provider).is_none() => {
+            attend(provider, context, seen);
+            let is_told = mark.is_some() && context.attention.mark(&key(provider)) == mark;
+            is_told.then(|| told_until(seen.renewed_from, now))
+        }
+        _ => None,
+    };
     Ok(Some(Observed {
         findings: check::object(provider),
         among: check::among(provider, &others, source.as_ref().ok()),
         source,
         fetch,
-        variables: variables(provider, client, &namespace).await?,
-        additional: additional(provider, client, &namespace).await?,
+        variables,
+        additional,
         repairs: repairs(provider) && drift::is_due(&runs, now),
-        drifted,
+        drifted: seen.map(|seen| seen.drifted).unwrap_or_default(),
+        told_until,
         runs,
         health,
         is_nowhere: !context.runs_pods && target_of(provider).is_none(),
@@ -144,10 +169,60 @@ async fn stands<K: Kind>(
     Ok(health)
 }
 
+/// Has whatever is read here of a provider, when nothing is at work, wake it by its changes.
+fn attend<K: Kind>(provider: &Provider<K>, context: &Context<K>, seen: &drift::Seen) {
+    let (namespace, name) = (
+        provider.namespace().unwrap_or_default(),
+        provider.name_any(),
+    );
+    let (Ok(identity), Ok(selector)) =
+        (inputs::provider(K::TYPE, &name), source::selector(provider))
+    else {
+        return;
+    };
+    let label = identity.manifest_label();
+    let mut parts = HashSet::from(
+        [
+            ApiResource::erase::<Deployment>(&()),
+            ApiResource::erase::<StatefulSet>(&()),
+            ApiResource::erase::<DaemonSet>(&()),
+            ApiResource::erase::<CustomResourceDefinition>(&()),
+            ApiResource::erase::<MutatingWebhookConfiguration>(&()),
+            ApiResource::erase::<ValidatingWebhookConfiguration>(&()),
+            ApiResource::erase::<EndpointSlice>(&()),
+        ]
+        .map(Part::of_providers),
+    );
+    parts.extend(seen.resources.iter().cloned().map(Part::of_providers));
+    let secrets = seen.secrets.iter();
+    parts.extend(secrets.map(|(namespace, name)| Part::named::<Secret>(namespace, name)));
+    let applied = drift::config_map(&label);
+    parts.insert(Part::named::<ConfigMap>(&namespace, &applied));
+    parts.insert(Part::labelled::<ConfigMap>(
+        &namespace,
+        selector.to_string(),
+    ));
+    if let Some(reference) = &provider.spec.config_secret {
+        let namespace = given(reference.namespace.as_deref()).unwrap_or(&namespace);
+        parts.insert(Part::named::<Secret>(namespace, &reference.name));
+    }
+    if let Some(reference) = &provider.spec.additional_manifests {
+        let namespace = given(reference.namespace.as_deref()).unwrap_or(&namespace);
+        parts.insert(Part::named::<ConfigMap>(namespace, &reference.name));
+    }
+    let who = Who {
+        key: key(provider),
+        label,
+        object: (namespace, name),
+        wake_ups: context.wake_ups.clone(),
+    };
+    context.attention.attend(&context.client, who, parts);
+}
+
 /// What it is remembered by.
-fn key<K: Kind>(provider: &Provider<K>) -> String {
+pub(super) fn key<K: Kind>(provider: &Provider<K>) -> String {
     let namespace = provider.namespace().unwrap_or_default();
-    format!("{namespace}/{}", provider.name_any())
+    format!("{} {namespace}/{}", K::TYPE, provider.name_any())
 }
 
 /// Whether the last run ended as it should, so that what it applied is what should be there.

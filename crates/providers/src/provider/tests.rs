@@ -7,11 +7,14 @@ use api::{
     run::{RunPhase, RunStatus},
 };
 use controller::conditions::{READY, STALLED};
-use jiff::Timestamp;
+use jiff::{Timestamp, ToSpan as _};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Resource as _, ResourceExt as _};
 
-use super::{apply::health_look, *};
+use super::{
+    apply::{health_look, told_until},
+    *,
+};
 use crate::{
     fetch,
     health::Health,
@@ -46,6 +49,7 @@ fn observed(version: &str) -> Observed {
         runs: Vec::new(),
         health: None,
         drifted: Vec::new(),
+        told_until: None,
         repairs: true,
         is_nowhere: false,
         dependents: Ok(Vec::new()),
@@ -387,11 +391,18 @@ fn ready_is_of_everything() {
     world.health = Some(Ok(well.clone()));
     assert_eq!(told(&world, READY).unwrap(), "True DeploymentAvailable");
     assert_eq!(health_look(&world), Duration::from_mins(1));
+    world.told_until = Some(Duration::from_hours(1));
+    assert_eq!(health_look(&world), Duration::from_hours(1));
     let mut busy = well.clone();
     busy.webhooks.again = Some(Duration::from_secs(5));
     world.health = Some(Ok(busy));
     assert_eq!(told(&world, READY).unwrap(), "True DeploymentAvailable");
     assert_eq!(health_look(&world), Duration::from_secs(5));
+    let now = Timestamp::UNIX_EPOCH;
+    for (renewed_from, expected) in [(None, 60), (Some(600), 60), (Some(20), 20), (Some(-5), 1)] {
+        let renewed_from = renewed_from.map(|minutes: i64| now + minutes.minutes());
+        assert_eq!(told_until(renewed_from, now), Duration::from_mins(expected));
+    }
     let silent = Verdict {
         answering: 3,
         silent: vec!["Service a/b does not answer".to_owned()],

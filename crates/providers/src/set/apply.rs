@@ -10,8 +10,10 @@ use crate::{provider::Error, stand::write_version};
 
 /// How soon a plan goes on that was noted as begun.
 const AT_ONCE: Duration = Duration::from_millis(50);
-/// How often releases are looked at, which nobody watches, and windows.
+/// How often releases are looked at, where not each change of them is told, and windows.
 const LOOK: Duration = Duration::from_mins(1);
+/// And where every provider has its version, and whatever changes that is told.
+const TOLD_LOOK: Duration = Duration::from_hours(1);
 
 /// What was done. Only `apply` makes it.
 #[derive(Clone, Debug)]
@@ -51,6 +53,7 @@ pub(super) async fn apply(
             write(plan, *at, |upgrade| &upgrade.from, observed, context).await?;
             jittered(LOOK)
         }
+        Decision::Keep(_) if observed.is_told => jittered(TOLD_LOOK),
         Decision::Stall(..)
         | Decision::Await(..)
         | Decision::Keep(_)

@@ -9,6 +9,7 @@ use api::{
 };
 use controller::stream::in_namespace;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Resource, ResourceExt};
 use runs::object;
 
@@ -18,6 +19,7 @@ use super::{
     progress, unread,
 };
 use crate::{
+    attention::{Part, Who},
     provider::Error,
     stand::{Stand, Towards},
 };
@@ -33,12 +35,15 @@ pub struct Observed {
     pub failures: BTreeMap<String, String>,
     /// Of those that stand so: whether they may go back, where the set has them go back.
     pub backs: BTreeMap<String, Back>,
+    /// Whether each change of what was read here is told.
+    pub is_told: bool,
     /// Now.
     pub now: Timestamp,
 }
 
 /// Reads what there is.
 pub(super) async fn observe(set: &ProviderSet, context: &Context) -> Result<Observed, Error> {
+    let mark = context.attention.mark(&key(set));
     let all = Stand::all(&context.client).await.map_err(unread)?;
     let namespace = set.namespace().unwrap_or_default();
     let stands = beside(all, &namespace);
@@ -62,13 +67,36 @@ pub(super) async fn observe(set: &ProviderSet, context: &Context) -> Result<Obse
             backs.insert(upgrade.provider.clone(), back);
         }
     }
+    attend(set, &stands, context);
     Ok(Observed {
+        is_told: mark.is_some() && context.attention.mark(&key(set)) == mark,
         elder: elder(set, context),
         stands,
         failures,
         backs,
         now: Timestamp::now(),
     })
+}
+
+/// What it is remembered by.
+pub(super) fn key(set: &ProviderSet) -> String {
+    format!("{}/{}", set.namespace().unwrap_or_default(), set.name_any())
+}
+
+/// Has releases wake the set. Providers do so by the watches that there are of them.
+fn attend(set: &ProviderSet, stands: &[Stand], context: &Context) {
+    let parts = stands.iter().filter_map(|stand| {
+        let selector = stand.selector.clone()?;
+        Some(Part::labelled::<ConfigMap>(&stand.namespace, selector))
+    });
+    let who = Who {
+        key: key(set),
+        label: String::new(),
+        object: (set.namespace().unwrap_or_default(), set.name_any()),
+        wake_ups: context.wake_ups.clone(),
+    };
+    let parts = parts.collect();
+    context.attention.attend(&context.client, who, parts);
 }
 
 /// The core that is installed from a namespace, and all that is installed where it is. Nothing, where the namespace has none: who may make

@@ -91,6 +91,7 @@ impl World {
                 ],
                 failures: BTreeMap::new(),
                 backs: BTreeMap::new(),
+                is_told: false,
                 now: "2026-01-03T12:00:00Z".parse().unwrap(),
             },
         }

@@ -8,7 +8,11 @@ use clusterctl::{
     Object, Version, parse_manifest,
     rights::{Rights, Rule},
 };
-use providers::{rights::of_release, source, stand::Stand};
+use providers::{
+    rights::{of_release, watching_variables},
+    source,
+    stand::Stand,
+};
 use serde_json::json;
 
 use super::stand;
@@ -129,6 +133,10 @@ fn of_stand(stand: &Stand, label: &str, version: Option<Version>) -> anyhow::Res
     {
         let rules = rights.rules.into_iter();
         rights.rules = Rule::merged(rules.chain(of_release(label, objects).rules));
+    }
+    if let Some(variables) = &stand.spec.config_secret {
+        let watched = watching_variables(&variables.name);
+        rights.rules = Rule::merged(rights.rules.into_iter().chain([watched]));
     }
     Ok(rights)
 }
