@@ -27,7 +27,7 @@ pub struct Definition {
     pub config_directory: String,
     /// Its configuration files: what stands before anything that people say.
     pub config: BTreeMap<String, String>,
-    /// Files that people may give beside those, each whole: nothing is merged into one.
+    /// Files that people may give beside those: of the service's own, nothing is merged into one.
     #[serde(default)]
     pub whole: BTreeMap<String, Whole>,
     /// What of oslo.config's schema these files are held against.
@@ -73,13 +73,15 @@ pub const IDENTITY: &str = "identity";
 /// The Secret with an administrator.
 pub const ADMIN: &str = "admin";
 
-/// What a file is that people give whole.
+/// What a file is that people give, and that Windlass has nothing of.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 pub enum Whole {
-    /// Rules of oslo.policy, in YAML or JSON.
+    /// Rules of oslo.policy, in YAML or JSON. Whoever speaks last gives all of it.
     Policy,
-    /// A text that the service alone understands.
+    /// A text that the service alone understands. Whoever speaks last gives all of it.
     Text,
+    /// YAML, or where its name ends so JSON. What is said of it is merged, as kolla-ansible's `merge_yaml` does it.
+    Merged,
 }
 
 /// What a service is in images of Kolla.
@@ -266,7 +268,7 @@ mod tests {
                 }
                 let text = definition.config[&rotation.file].clone();
                 let name = rotation.file.clone();
-                let file = Merged::of(&[Source { name, text }]).unwrap();
+                let file = Merged::of(&[Source::new(name, text)]).unwrap();
                 for setting in rotation.lifetime.iter().chain([&rotation.keep]) {
                     let (section, key) = setting.split_once('.').unwrap();
                     let found = file.setting(Some(section), key).unwrap();
