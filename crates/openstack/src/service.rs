@@ -239,6 +239,7 @@ impl Wish for OpenStackService {
         Ok(Wanted {
             inputs: map(&inputs).map_err(|error| unwritable(&error))?,
             install,
+            update: Vec::new(),
             hooks,
             // Each of its steps needs the one before.
             parallelism: 1,
