@@ -56,6 +56,8 @@ pub struct Definition {
     /// Steps that somebody asks for, each alone.
     #[serde(default)]
     pub by_hand: Vec<StepDefinition>,
+    /// The steps that remove it, one after the other.
+    pub teardown: Vec<Teardown>,
 }
 
 impl Definition {
@@ -216,6 +218,21 @@ pub struct StepDefinition {
     pub does: Action,
 }
 
+/// A step that removes something of a service.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Teardown {
+    /// Its id in plans.
+    pub id: String,
+    /// What it does, for people.
+    pub title: String,
+    /// What it does.
+    pub does: Action,
+    /// Whether what it removes cannot be made anew: then it stands only where people want that to go, too.
+    #[serde(default)]
+    pub takes_data: bool,
+}
+
 /// The service of that name.
 pub fn find(name: &str) -> Option<Definition> {
     // They are read by a test: one that cannot be read is in no release.
@@ -286,6 +303,17 @@ mod tests {
             assert_eq!(definition.name, *name);
             let api = &definition.components[API];
             assert_eq!((api.replicas, api.most), (1, None), "{name}");
+            // Pods work on what is removed after them.
+            let [first, data @ ..] = definition.teardown.as_slice() else {
+                panic!("{name} is never removed");
+            };
+            assert_eq!(
+                (&first.does, first.takes_data),
+                (&Action::RemoveReleases, false)
+            );
+            assert!(data.iter().all(|step| step.takes_data), "{name}");
+            let forgets = data.iter().any(|step| step.does == Action::ForgetIdentity);
+            assert_eq!(forgets, definition.identity.is_some(), "{name}");
             let components = &definition.components;
             for component in components.values() {
                 let mut after = component.after.iter();

@@ -235,7 +235,7 @@ impl Wish for OpenStackService {
         let by_hand = by_hand
             .collect::<Result<_, _>>()
             .map_err(|error| unwritable(&error))?;
-        let delete = delete(&inputs).map_err(|error| unwritable(&error))?;
+        let delete = delete(&inputs, &definition).map_err(|error| unwritable(&error))?;
         Ok(Wanted {
             inputs: map(&inputs).map_err(|error| unwritable(&error))?,
             install,
@@ -842,28 +842,10 @@ fn install(places: &Places, definition: &Definition) -> Result<Vec<Step>, serde_
     in_order(steps)
 }
 
-fn delete(inputs: &Inputs) -> Result<Vec<Step>, serde_json::Error> {
-    let mut steps = vec![(
-        "releases/remove",
-        "Remove the releases",
-        Action::RemoveReleases,
-    )];
-    if inputs.drop {
-        if inputs.identity.is_some() {
-            steps.push((
-                "identity/remove",
-                "Remove its user and its place in the catalogue",
-                Action::ForgetIdentity,
-            ));
-        }
-        steps.push(("database/drop", "Remove the database", Action::DropDatabase));
-        steps.push((
-            "secrets/remove",
-            "Remove the Secrets",
-            Action::RemoveSecrets,
-        ));
-    }
-    in_order(steps)
+fn delete(inputs: &Inputs, definition: &Definition) -> Result<Vec<Step>, serde_json::Error> {
+    let steps = definition.teardown.iter();
+    let steps = steps.filter(|step| inputs.drop || !step.takes_data);
+    in_order(steps.map(|step| (step.id.as_str(), step.title.as_str(), step.does.clone())))
 }
 
 #[cfg(test)]
@@ -1126,6 +1108,27 @@ mod tests {
             ]
         );
         assert_eq!(of("allow_expired_window").values().last().unwrap(), "1");
+    }
+
+    #[test]
+    fn a_service_goes_in_the_order_of_its_file_and_its_data_where_that_is_wanted() {
+        let identity = json!({"url": "http://k:5000/v3", "adminSecret": {"name": "a"}});
+        let ids = |service: &str, on_delete: &str| {
+            let mut spec = json!({"onDelete": on_delete});
+            if service != "keystone" {
+                spec["identity"] = identity.clone();
+            }
+            let wanted = of(service, &spec).wanted().unwrap();
+            let ids = wanted.delete.into_iter().map(|step| step.id);
+            ids.collect::<Vec<_>>().join(" ")
+        };
+        for service in definition::names() {
+            assert_eq!(ids(service, "Retain"), "releases/remove");
+        }
+        let all = "releases/remove identity/remove database/drop secrets/remove";
+        assert_eq!(ids("glance", "Delete"), all);
+        let keystone = all.replace(" identity/remove", "");
+        assert_eq!(ids("keystone", "Delete"), keystone);
     }
 
     #[test]
