@@ -85,6 +85,8 @@ pub enum Action {
     Declare(Named),
     /// Waits until it is Ready.
     AwaitService(Named),
+    /// Waits until it is Ready, and fails where it does not get so by itself: what comes after it is not to be changed then.
+    AwaitUpdated(Named),
     /// Deletes the objects of all services, and waits until they are gone.
     RemoveServices,
     /// Looks whether the store of backups can be used.
@@ -266,7 +268,7 @@ impl Action {
             }),
             groups: Vec::new(),
             // A service may wait for a person, and its run has bounds of its own.
-            timeout: (!matches!(self, Self::AwaitService(_)))
+            timeout: (!matches!(self, Self::AwaitService(_) | Self::AwaitUpdated(_)))
                 .then(|| Duration::from_seconds(timeout)),
             retry: Some(Retry {
                 limit: retries,
@@ -328,6 +330,7 @@ impl Action {
             | Self::RemoveMemcached
             | Self::Declare(_)
             | Self::AwaitService(_)
+            | Self::AwaitUpdated(_)
             | Self::RemoveServices
             | Self::CheckStore
             | Self::SaveBackup
@@ -386,7 +389,7 @@ impl Action {
                 (900, 30, 3)
             }
             Self::CheckConfig | Self::CheckComponent(_) => (900, 10, 3),
-            Self::AwaitService(_) => (7200, 60, 3),
+            Self::AwaitService(_) | Self::AwaitUpdated(_) => (7200, 60, 3),
             // It waits for pods, and for whoever is at work still.
             Self::RotateAccount | Self::RotateIdentity => (3600, 30, 3),
             Self::SaveBackup | Self::LoadBackup(_) | Self::DrillLoad(_) => (7200, 30, 1),

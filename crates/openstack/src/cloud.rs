@@ -272,30 +272,9 @@ fn steps(inputs: &Inputs, parallelism: u8) -> Result<Wanted, serde_json::Error> 
         ])?);
         first.push(MEMCACHED_READY.to_owned());
     }
-    let mut services = inputs.services.iter();
-    let keystone = services
-        .any(|spec| spec.service == KEYSTONE)
-        .then(|| ready(KEYSTONE));
-    // In the order in which they need each other, whatever order they are written in. What needs the same begins side by side.
-    for service in definition::names() {
-        if inputs.services.iter().any(|spec| spec.service == service) {
-            let named = || Named {
-                service: service.to_owned(),
-            };
-            let needs = keystone.as_ref().filter(|_| needs_identity(service));
-            let declare = format!("{service}/declare");
-            let title = format!("Store {service} as an object");
-            let mut step = Action::Declare(named()).step(&declare, &title, None)?;
-            step.depends_on =
-                needs.map_or_else(|| first.clone(), |keystone| vec![keystone.clone()]);
-            install.push(step);
-            install.push(Action::AwaitService(named()).step(
-                &ready(service),
-                &format!("Wait until {service} is Ready"),
-                Some(&declare),
-            )?);
-        }
-    }
+    let mut update = install.clone();
+    install.extend(side_by_side(&inputs.services, &first)?);
+    update.extend(one_by_one(&inputs.services, first)?);
     let mut delete = vec![(
         "services/remove",
         "Remove the services",
@@ -319,11 +298,69 @@ fn steps(inputs: &Inputs, parallelism: u8) -> Result<Wanted, serde_json::Error> 
     Ok(Wanted {
         inputs: map(inputs)?,
         install,
+        update,
         hooks: Vec::new(),
         parallelism,
         by_hand: by_hand.collect::<Result<_, _>>()?,
         delete: in_order(delete)?,
     })
+}
+
+/// The steps that make services: Keystone before those that need it, and what needs the same side by side. Each waits for `first`.
+fn side_by_side(
+    services: &[OpenStackServiceSpec],
+    first: &[String],
+) -> Result<Vec<Step>, serde_json::Error> {
+    let mut steps = Vec::new();
+    let keystone = in_dependency_order(services)
+        .any(|service| service == KEYSTONE)
+        .then(|| ready(KEYSTONE));
+    for service in in_dependency_order(services) {
+        let needs = keystone.as_ref().filter(|_| needs_identity(service));
+        let after = needs.map_or_else(|| first.to_vec(), |keystone| vec![keystone.clone()]);
+        steps.push(declare(service, after)?);
+        let title = format!("Wait until {service} is Ready");
+        let action = Action::AwaitService(named(service));
+        steps.push(action.step(&ready(service), &title, Some(&declared(service)))?);
+    }
+    Ok(steps)
+}
+
+/// The steps that change services that are there: one after the other, each once the one before is healthy. The first that is not so ends
+/// it, and whoever comes after it stays as he was.
+fn one_by_one(
+    services: &[OpenStackServiceSpec],
+    first: Vec<String>,
+) -> Result<Vec<Step>, serde_json::Error> {
+    let mut steps = Vec::new();
+    let mut after = first;
+    for service in in_dependency_order(services) {
+        steps.push(declare(service, after)?);
+        let title = format!("Wait until {service} is Ready, or go no further");
+        let action = Action::AwaitUpdated(named(service));
+        steps.push(action.step(&ready(service), &title, Some(&declared(service)))?);
+        after = vec![ready(service)];
+    }
+    Ok(steps)
+}
+
+/// In the order in which they need each other, whatever order they are written in.
+fn in_dependency_order(services: &[OpenStackServiceSpec]) -> impl Iterator<Item = &'static str> {
+    let is_wanted = |service: &&str| services.iter().any(|spec| spec.service == **service);
+    definition::names().filter(is_wanted)
+}
+
+fn declare(service: &str, after: Vec<String>) -> Result<Step, serde_json::Error> {
+    let title = format!("Store {service} as an object");
+    let mut step = Action::Declare(named(service)).step(&declared(service), &title, None)?;
+    step.depends_on = after;
+    Ok(step)
+}
+
+fn named(service: &str) -> Named {
+    Named {
+        service: service.to_owned(),
+    }
 }
 
 /// The step that rotates the password of a managed database server's administrator.
@@ -333,6 +370,10 @@ pub(crate) fn rotation() -> Result<Step, serde_json::Error> {
         "Give the administrator of the database server another password",
         None,
     )
+}
+
+fn declared(service: &str) -> String {
+    format!("{service}/declare")
 }
 
 fn ready(service: &str) -> String {
@@ -462,6 +503,45 @@ mod tests {
         }
         for other in ["https://cloud.example:9292", "https://image.cloud.example"] {
             assert!(of(other).is_ok(), "{other}");
+        }
+    }
+
+    #[test]
+    fn an_update_goes_from_one_service_to_the_next() {
+        let services = json!([
+            {"name": "glance", "image": "g"}, {"name": "placement", "image": "p"}, {"name": "keystone", "image": "k"},
+        ]);
+        for parallelism in [None, Some(1), Some(8)] {
+            let mut cloud = cloud(&services, &json!(null));
+            cloud.spec.parallelism = parallelism;
+            let wanted = cloud.wanted().unwrap();
+            let ids = |steps: &[Step]| {
+                let ids = steps.iter().map(|step| step.id.clone());
+                ids.collect::<Vec<_>>()
+            };
+            let update = wanted.steps(Operation::Update);
+            assert_eq!(ids(&update), ids(&wanted.install));
+            let of_services = update.iter().skip(3);
+            let after: Vec<_> = of_services
+                .map(|step| format!("{} after {}", step.id, step.depends_on.join(", ")))
+                .collect();
+            assert_eq!(
+                after,
+                [
+                    "keystone/declare after database/ready",
+                    "keystone/ready after keystone/declare",
+                    "placement/declare after keystone/ready",
+                    "placement/ready after placement/declare",
+                    "glance/declare after placement/ready",
+                    "glance/ready after glance/declare",
+                ]
+            );
+            let gates = update
+                .iter()
+                .filter(|step| matches!(Action::of(step), Some(Action::AwaitUpdated(_))));
+            assert_eq!(gates.count(), 3);
+            // Installing and upgrading wait for a person as long as it takes.
+            assert_eq!(wanted.steps(Operation::Upgrade), wanted.install);
         }
     }
 

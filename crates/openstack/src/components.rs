@@ -155,6 +155,13 @@ impl Inputs {
         names.collect()
     }
 
+    /// The place of a release of this object among those that are removed: pods of components first, those first that others do not wait for.
+    pub fn teardown_rank(&self, object: &str, release: &str) -> usize {
+        let mut ended = self.started().into_iter().rev();
+        let place = ended.position(|component| names::component(object, component) == release);
+        place.unwrap_or(usize::MAX)
+    }
+
     /// What a component is made from.
     #[must_use]
     pub fn of_component(&self, name: &str) -> Self {
@@ -493,6 +500,19 @@ mod tests {
             (stopped.replicas, stopped.of_component("scrubber").replicas),
             (0, 0)
         );
+    }
+
+    #[test]
+    fn components_end_before_those_that_they_waited_for_and_jobs_after_them() {
+        let inputs = inputs(&scrubber());
+        let releases = [
+            "one-glance-api",
+            "one-glance-database-expand",
+            "one-glance-scrubber",
+        ];
+        let mut ended = releases.to_vec();
+        ended.sort_by_key(|release| inputs.teardown_rank("one-glance", release));
+        assert_eq!(ended, [releases[2], releases[0], releases[1]]);
     }
 
     #[test]

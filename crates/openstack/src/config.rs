@@ -3,12 +3,14 @@
 //!
 //! Pure: texts in, text out. [`ini`] reads and writes the files, here they are merged. The later source has the last word on each
 //! setting; the settings of a section keep the order in which they first appeared. There is no way to take a setting away, but for an
-//! empty value.
+//! empty value. [`tree`] does the same for files of YAML and JSON, and [`template`] renders a source before it is read.
 //!
 //! # Source
 //! The merge is that of `merge_configs` of kolla-ansible 22, which the tests of this crate compare it with.
 
 pub mod ini;
+pub mod template;
+pub mod tree;
 
 use ini::{Line, Unreadable};
 
@@ -19,6 +21,37 @@ pub struct Source {
     pub name: String,
     /// What it says.
     pub text: String,
+    /// Of each of its lines, which one of what somebody wrote it is. Empty: it is what somebody wrote.
+    pub lines: Vec<usize>,
+}
+
+impl Source {
+    /// A text as somebody wrote it.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            text: text.into(),
+            lines: Vec::new(),
+        }
+    }
+
+    /// The line that somebody wrote, of a line of the text.
+    pub fn written(&self, line: usize) -> usize {
+        let written = line.checked_sub(1).and_then(|at| self.lines.get(at));
+        // A text may end before the line that is told of it.
+        *written.or(self.lines.last()).unwrap_or(&line)
+    }
+
+    /// An error in it.
+    fn refused(&self, at: Unreadable) -> Error {
+        Error {
+            source_name: self.name.clone(),
+            at: Unreadable {
+                line: self.written(at.line),
+                rule: at.rule,
+            },
+        }
+    }
 }
 
 /// Where a setting was given.
@@ -84,10 +117,7 @@ impl Merged {
     }
 
     fn read(source: &Source) -> Result<Self, Error> {
-        let lines = ini::read(&source.text).map_err(|at| Error {
-            source_name: source.name.clone(),
-            at,
-        })?;
+        let lines = ini::read(&source.text).map_err(|at| source.refused(at))?;
         let mut read = Self::default();
         let mut current = None;
         for line in lines {
@@ -112,7 +142,7 @@ impl Merged {
                             values: vec![value],
                             origins: vec![Origin {
                                 source: source.name.clone(),
-                                line,
+                                line: source.written(line),
                                 values: vec![shown],
                             }],
                         }),
@@ -198,10 +228,7 @@ mod tests {
     use super::*;
 
     fn source(name: &str, text: &str) -> Source {
-        Source {
-            name: name.to_owned(),
-            text: text.to_owned(),
-        }
+        Source::new(name, text)
     }
 
     #[test]

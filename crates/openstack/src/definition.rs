@@ -27,7 +27,7 @@ pub struct Definition {
     pub config_directory: String,
     /// Its configuration files: what stands before anything that people say.
     pub config: BTreeMap<String, String>,
-    /// Files that people may give beside those, each whole: nothing is merged into one.
+    /// Files that people may give beside those: of the service's own, nothing is merged into one.
     #[serde(default)]
     pub whole: BTreeMap<String, Whole>,
     /// What of oslo.config's schema these files are held against.
@@ -56,6 +56,8 @@ pub struct Definition {
     /// Steps that somebody asks for, each alone.
     #[serde(default)]
     pub by_hand: Vec<StepDefinition>,
+    /// The steps that remove it, one after the other.
+    pub teardown: Vec<Teardown>,
 }
 
 impl Definition {
@@ -73,13 +75,15 @@ pub const IDENTITY: &str = "identity";
 /// The Secret with an administrator.
 pub const ADMIN: &str = "admin";
 
-/// What a file is that people give whole.
+/// What a file is that people give, and that Windlass has nothing of.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 pub enum Whole {
-    /// Rules of oslo.policy, in YAML or JSON.
+    /// Rules of oslo.policy, in YAML or JSON. Whoever speaks last gives all of it.
     Policy,
-    /// A text that the service alone understands.
+    /// A text that the service alone understands. Whoever speaks last gives all of it.
     Text,
+    /// YAML, or where its name ends so JSON. What is said of it is merged, as kolla-ansible's `merge_yaml` does it.
+    Merged,
 }
 
 /// What a service is in images of Kolla.
@@ -214,6 +218,21 @@ pub struct StepDefinition {
     pub does: Action,
 }
 
+/// A step that removes something of a service.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Teardown {
+    /// Its id in plans.
+    pub id: String,
+    /// What it does, for people.
+    pub title: String,
+    /// What it does.
+    pub does: Action,
+    /// Whether what it removes cannot be made anew: then it stands only where people want that to go, too.
+    #[serde(default)]
+    pub takes_data: bool,
+}
+
 /// The service of that name.
 pub fn find(name: &str) -> Option<Definition> {
     // They are read by a test: one that cannot be read is in no release.
@@ -266,7 +285,7 @@ mod tests {
                 }
                 let text = definition.config[&rotation.file].clone();
                 let name = rotation.file.clone();
-                let file = Merged::of(&[Source { name, text }]).unwrap();
+                let file = Merged::of(&[Source::new(name, text)]).unwrap();
                 for setting in rotation.lifetime.iter().chain([&rotation.keep]) {
                     let (section, key) = setting.split_once('.').unwrap();
                     let found = file.setting(Some(section), key).unwrap();
@@ -284,6 +303,17 @@ mod tests {
             assert_eq!(definition.name, *name);
             let api = &definition.components[API];
             assert_eq!((api.replicas, api.most), (1, None), "{name}");
+            // Pods work on what is removed after them.
+            let [first, data @ ..] = definition.teardown.as_slice() else {
+                panic!("{name} is never removed");
+            };
+            assert_eq!(
+                (&first.does, first.takes_data),
+                (&Action::RemoveReleases, false)
+            );
+            assert!(data.iter().all(|step| step.takes_data), "{name}");
+            let forgets = data.iter().any(|step| step.does == Action::ForgetIdentity);
+            assert_eq!(forgets, definition.identity.is_some(), "{name}");
             let components = &definition.components;
             for component in components.values() {
                 let mut after = component.after.iter();

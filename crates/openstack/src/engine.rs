@@ -245,6 +245,7 @@ impl Worker {
             Action::RemoveMemcached => self.remove_memcached().await,
             Action::Declare(named) => self.declare(inputs, &named.service).await,
             Action::AwaitService(named) => self.await_service(&named.service, step, context).await,
+            Action::AwaitUpdated(named) => self.await_updated(&named.service, step, context).await,
             Action::RemoveServices => self.remove_services(step, context).await,
             _ => self.act_on_backups(inputs, action, step, context).await,
         }

@@ -92,9 +92,8 @@ impl Schema {
             return like;
         };
         for text in files.values() {
-            let (name, text) = (String::new(), text.clone());
             // They were written by us.
-            let merged = Merged::of(&[Source { name, text }]).unwrap_or_default();
+            let merged = Merged::of(&[Source::new("", text)]).unwrap_or_default();
             let setting = merged.setting(Some(section), key);
             let value = setting.and_then(|setting| setting.values().last());
             for named in value.unwrap_or_default().split(',') {

@@ -138,6 +138,7 @@ impl Wish for IdentitySeed {
             Ok(Wanted {
                 inputs: map(&inputs)?,
                 install: install(&inputs)?,
+                update: Vec::new(),
                 hooks: Vec::new(),
                 parallelism: 1,
                 by_hand: Vec::new(),

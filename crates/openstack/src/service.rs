@@ -11,13 +11,13 @@ use api::{
 };
 use controller::Problem;
 use kube::ResourceExt;
-use minijinja::{Environment, UndefinedBehavior, context};
+use minijinja::{Environment, UndefinedBehavior, Value, context};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     action::{Action, Job, in_order},
     components::{self, Made},
-    config::{Merged, Source},
+    config::{Merged, Source, template, tree},
     definition::{self, API, Definition, Whole},
     hooks,
     identity::Account,
@@ -235,10 +235,11 @@ impl Wish for OpenStackService {
         let by_hand = by_hand
             .collect::<Result<_, _>>()
             .map_err(|error| unwritable(&error))?;
-        let delete = delete(&inputs).map_err(|error| unwritable(&error))?;
+        let delete = delete(&inputs, &definition).map_err(|error| unwritable(&error))?;
         Ok(Wanted {
             inputs: map(&inputs).map_err(|error| unwritable(&error))?,
             install,
+            update: Vec::new(),
             hooks,
             // Each of its steps needs the one before.
             parallelism: 1,
@@ -425,6 +426,40 @@ impl Places {
     }
 }
 
+/// What people's own templates know: where things are, and what for. Nothing of it is secret, and what there is not is not set.
+fn known(service: &OpenStackService, component: &str, places: &Places) -> Value {
+    let spec = &service.spec;
+    let of = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let known = [
+        ("component", of(component)),
+        ("identity_url", of(&places.identity_url)),
+        ("internal_url", of(&places.internal_url)),
+        ("memcached_servers", of(&places.memcached_servers)),
+        ("public_url", of(&places.public_url)),
+        ("region", of(&places.region)),
+        ("release", spec.release.clone()),
+        ("service", of(&spec.service)),
+    ];
+    let known = known
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)));
+    Value::from_pairs(known)
+}
+
+/// A text of people's, as it stands in a field of this name, rendered as Kolla does it.
+fn said(field: String, text: &str, known: &Value) -> Result<Source, Problem> {
+    let name = field.clone();
+    template::render(field, text, known).map_err(|at| {
+        let rule = format!("line {}: {}", at.line, at.rule);
+        Problem::new(
+            name,
+            "",
+            rule,
+            "mend the line, or write {{ '{{' }} where the signs are meant",
+        )
+    })
+}
+
 /// The region of who names none.
 const REGION: &str = "RegionOne";
 
@@ -444,10 +479,12 @@ pub(crate) fn texts(
 
 fn rendered(
     merged: BTreeMap<String, Merged>,
-    whole: BTreeMap<String, String>,
+    whole: BTreeMap<String, Given>,
 ) -> BTreeMap<String, String> {
     let merged = merged.into_iter();
     let merged = merged.map(|(name, merged)| (name, merged.render()));
+    let whole = whole.into_iter();
+    let whole = whole.map(|(name, given)| (name, given.text()));
     merged.chain(whole).collect()
 }
 
@@ -507,51 +544,15 @@ pub fn files(
         &service.spec.config,
         definition,
     );
-    let of_component = service.spec.components.get(component);
     let places = Places::of(service, definition);
+    let known = known(service, component, &places);
     let mut merged = BTreeMap::new();
     for (name, defaults) in &definition.config {
-        let object = service.name_any();
-        let mut sources = vec![Source {
-            name: source::built_in(&definition.name, name),
-            // What people say is not rendered.
-            text: places.fill(defaults),
-        }];
-        let of_memcached = definition.memcached.config.get(name);
-        if let Some(text) = of_memcached.filter(|_| service.spec.memcached.is_some()) {
-            sources.push(Source {
-                name: source::of_memcached(&definition.name, name),
-                text: places.fill(text),
-            });
-        }
-        let of_messaging = definition.messaging.as_ref();
-        let of_messaging = of_messaging.and_then(|of| of.config.get(name));
-        if let Some(text) = of_messaging.filter(|_| service.spec.messaging.is_some()) {
-            sources.push(Source {
-                name: source::of_messaging(&definition.name, name),
-                text: text.clone(),
-            });
-        }
-        if let Some(text) = &service.spec.cloud_config {
-            sources.push(Source {
-                name: source::of_cloud(&object),
-                text: text.clone(),
-            });
-        }
-        for of_spec in [GLOBAL, name] {
-            if let Some(text) = service.spec.config.get(of_spec) {
-                sources.push(Source {
-                    name: source::of_service(&object, of_spec),
-                    text: text.clone(),
-                });
-            }
-        }
-        for of_spec in [GLOBAL, name] {
-            if let Some(text) = of_component.and_then(|said| said.config.get(of_spec)) {
-                sources.push(Source {
-                    name: source::of_component(&object, component, of_spec),
-                    text: text.clone(),
-                });
+        let mut sources = built_in(service, definition, component, (name, defaults));
+        for (field, text) in spoken(service, component, &[GLOBAL, name]) {
+            match said(field, text, &known) {
+                Ok(source) => sources.push(source),
+                Err(problem) => problems.push(problem),
             }
         }
         match Merged::of(&sources) {
@@ -571,7 +572,99 @@ pub fn files(
     }
 }
 
-/// The files that people give whole, as a component has them.
+/// What stands in a file before people say anything.
+fn built_in(
+    service: &OpenStackService,
+    definition: &Definition,
+    component: &str,
+    (file, defaults): (&str, &str),
+) -> Vec<Source> {
+    let places = Places::of(service, definition);
+    let mut sources = vec![Source::new(
+        source::built_in(&definition.name, file),
+        places.fill(defaults),
+    )];
+    let of_memcached = definition.memcached.config.get(file);
+    if let Some(text) = of_memcached.filter(|_| service.spec.memcached.is_some()) {
+        let name = source::of_memcached(&definition.name, file);
+        sources.push(Source::new(name, places.fill(text)));
+    }
+    let of_messaging = definition.messaging.as_ref();
+    let of_messaging = of_messaging.and_then(|of| of.config.get(file));
+    if let Some(text) = of_messaging.filter(|_| service.spec.messaging.is_some()) {
+        let name = source::of_messaging(&definition.name, file);
+        sources.push(Source::new(name, text));
+    }
+    // The one that oslo.policy reads anyway needs no word.
+    let policies = policies(service, definition, component);
+    for policy in policies.into_iter().filter(|name| *name != POLICY) {
+        let name = source::of_policy(&definition.name, policy);
+        let text = format!("[oslo_policy]\npolicy_file = {policy}\n");
+        sources.push(Source::new(name, text));
+    }
+    sources
+}
+
+/// What people say in files of these names for a component, with the fields where it stands: the one with the last word last.
+fn spoken<'a>(
+    service: &'a OpenStackService,
+    component: &str,
+    files: &[&str],
+) -> Vec<(String, &'a String)> {
+    let object = service.name_any();
+    let spec = &service.spec;
+    // What a cloud says for all is for files that have one form.
+    let of_cloud = spec
+        .cloud_config
+        .iter()
+        .filter(|_| files.contains(&GLOBAL))
+        .map(|text| (source::of_cloud(&object), text));
+    let of_service = files.iter().filter_map(|file| {
+        let text = spec.config.get(*file)?;
+        Some((source::of_service(&object, file), text))
+    });
+    let said = spec.components.get(component);
+    let of_component = files.iter().filter_map(|file| {
+        let text = said?.config.get(*file)?;
+        Some((source::of_component(&object, component, file), text))
+    });
+    of_cloud.chain(of_service).chain(of_component).collect()
+}
+
+/// The files with rules of oslo.policy that people give to a component.
+fn policies<'a>(
+    service: &OpenStackService,
+    definition: &'a Definition,
+    component: &str,
+) -> Vec<&'a str> {
+    let whole = definition.whole.iter();
+    let policies = whole.filter(|(_, is)| **is == Whole::Policy);
+    let names = policies.map(|(name, _)| name.as_str());
+    names
+        .filter(|name| !spoken(service, component, &[name]).is_empty())
+        .collect()
+}
+
+/// A file that people give, and nobody merges with one of the service's own.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Given {
+    /// It is one of the sources, and no other.
+    Whole(Whole, Source),
+    /// It is what all of them say.
+    Merged(tree::Tree),
+}
+
+impl Given {
+    /// The file.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Whole(_, source) => source.text.clone(),
+            Self::Merged(tree) => tree.render(),
+        }
+    }
+}
+
+/// The files that people give, as a component has them.
 ///
 /// # Errors
 ///
@@ -580,27 +673,25 @@ pub fn whole(
     service: &OpenStackService,
     definition: &Definition,
     component: &str,
-) -> Result<BTreeMap<String, String>, Vec<Problem>> {
+) -> Result<BTreeMap<String, Given>, Vec<Problem>> {
     let mut problems = Vec::new();
     let mut files = BTreeMap::new();
-    let object = service.name_any();
-    let of_component = service.spec.components.get(component);
+    let known = known(service, component, &Places::of(service, definition));
     for (name, is) in &definition.whole {
-        let of_component = of_component.and_then(|said| said.config.get(name));
-        let of_component =
-            of_component.map(|text| (text, source::of_component(&object, component, name)));
-        let of_service = service.spec.config.get(name);
-        let of_service = of_service.map(|text| (text, source::of_service(&object, name)));
-        let Some((text, field)) = of_component.or(of_service) else {
-            continue;
-        };
-        if *is == Whole::Policy
-            && let Err(why) = rules(text)
-        {
-            let remedy = "write rules as NAME: \"CHECK\", as oslo.policy has them";
-            problems.push(Problem::new(field, "", why, remedy));
+        let spoken = spoken(service, component, &[name]);
+        match given((name, *is), spoken, &known) {
+            Ok(Some(given)) => drop(files.insert(name.clone(), given)),
+            Ok(None) => {}
+            Err(problem) => problems.push(problem),
         }
-        files.insert(name.clone(), text.clone());
+    }
+    if let [first, second, ..] = policies(service, definition, component).as_slice() {
+        problems.push(Problem::new(
+            "OpenStackService spec.config",
+            *first,
+            format!("oslo.policy reads one file, and {second} is given, too"),
+            "give one of the two",
+        ));
     }
     let bytes = bytes(service, definition);
     if bytes > WHOLE {
@@ -618,6 +709,42 @@ pub fn whole(
     }
 }
 
+/// A file of what people say of it. None: nobody says anything.
+fn given(
+    (name, is): (&str, Whole),
+    mut spoken: Vec<(String, &String)>,
+    known: &Value,
+) -> Result<Option<Given>, Problem> {
+    if is == Whole::Merged {
+        let sources = spoken.into_iter();
+        let sources = sources.map(|(field, text)| said(field, text, known));
+        let sources = sources.collect::<Result<Vec<_>, _>>()?;
+        if sources.is_empty() {
+            return Ok(None);
+        }
+        let merged = tree::Tree::of(tree::Format::of(name), &sources);
+        return merged.map(Given::Merged).map(Some).map_err(|error| {
+            let rule = format!("line {}: {}", error.at.line, error.at.rule);
+            Problem::new(error.source_name, "", rule, "mend the line")
+        });
+    }
+    // What is said for the component alone stands instead of what is said for the service.
+    let Some((field, text)) = spoken.pop() else {
+        return Ok(None);
+    };
+    let source = match is {
+        Whole::Policy => said(field, text, known)?,
+        _ => Source::new(field, text),
+    };
+    if is == Whole::Policy
+        && let Err(why) = rules(name, &source.text)
+    {
+        let remedy = "write rules as NAME: \"CHECK\", as oslo.policy has them";
+        return Err(Problem::new(source.name, "", why, remedy));
+    }
+    Ok(Some(Given::Whole(is, source)))
+}
+
 /// How long all files are that are given whole, for whichever component.
 fn bytes(service: &OpenStackService, definition: &Definition) -> usize {
     let components = service.spec.components.values();
@@ -631,7 +758,11 @@ fn bytes(service: &OpenStackService, definition: &Definition) -> usize {
 const WHOLE: usize = 256 * 1024;
 
 /// Whether a text is rules of oslo.policy, and what it is if not. Whether the release asks for them is known by its image.
-fn rules(text: &str) -> Result<(), String> {
+fn rules(file: &str, text: &str) -> Result<(), String> {
+    if tree::Format::of(file) == tree::Format::Json {
+        serde_json::from_str::<serde::de::IgnoredAny>(text)
+            .map_err(|error| format!("it is no JSON: {error}"))?;
+    }
     let rules: BTreeMap<String, serde_json::Value> =
         serde_saphyr::from_str(text).map_err(|error| {
             let line = error.to_string();
@@ -665,6 +796,11 @@ pub mod source {
         format!("services/{service}.yaml messaging.config[{file}]")
     }
 
+    /// What that file has for rules in a file of another name than the one that oslo.policy reads.
+    pub fn of_policy(service: &str, file: &str) -> String {
+        format!("services/{service}.yaml whole[{file}]")
+    }
+
     /// What the cloud says for all its services.
     pub fn of_cloud(object: &str) -> String {
         format!("OpenStackService {object} spec.cloudConfig")
@@ -680,6 +816,9 @@ pub mod source {
         format!("OpenStackService {object} spec.components[{component}].config[{file}]")
     }
 }
+
+/// The file with rules that oslo.policy reads unless somebody says another one.
+const POLICY: &str = "policy.yaml";
 
 /// What stands before the files of the service themselves, as Kolla calls it.
 pub const GLOBAL: &str = "global.conf";
@@ -703,28 +842,10 @@ fn install(places: &Places, definition: &Definition) -> Result<Vec<Step>, serde_
     in_order(steps)
 }
 
-fn delete(inputs: &Inputs) -> Result<Vec<Step>, serde_json::Error> {
-    let mut steps = vec![(
-        "releases/remove",
-        "Remove the releases",
-        Action::RemoveReleases,
-    )];
-    if inputs.drop {
-        if inputs.identity.is_some() {
-            steps.push((
-                "identity/remove",
-                "Remove its user and its place in the catalogue",
-                Action::ForgetIdentity,
-            ));
-        }
-        steps.push(("database/drop", "Remove the database", Action::DropDatabase));
-        steps.push((
-            "secrets/remove",
-            "Remove the Secrets",
-            Action::RemoveSecrets,
-        ));
-    }
-    in_order(steps)
+fn delete(inputs: &Inputs, definition: &Definition) -> Result<Vec<Step>, serde_json::Error> {
+    let steps = definition.teardown.iter();
+    let steps = steps.filter(|step| inputs.drop || !step.takes_data);
+    in_order(steps.map(|step| (step.id.as_str(), step.title.as_str(), step.does.clone())))
 }
 
 #[cfg(test)]
@@ -987,6 +1108,114 @@ mod tests {
             ]
         );
         assert_eq!(of("allow_expired_window").values().last().unwrap(), "1");
+    }
+
+    #[test]
+    fn a_service_goes_in_the_order_of_its_file_and_its_data_where_that_is_wanted() {
+        let identity = json!({"url": "http://k:5000/v3", "adminSecret": {"name": "a"}});
+        let ids = |service: &str, on_delete: &str| {
+            let mut spec = json!({"onDelete": on_delete});
+            if service != "keystone" {
+                spec["identity"] = identity.clone();
+            }
+            let wanted = of(service, &spec).wanted().unwrap();
+            let ids = wanted.delete.into_iter().map(|step| step.id);
+            ids.collect::<Vec<_>>().join(" ")
+        };
+        for service in definition::names() {
+            assert_eq!(ids(service, "Retain"), "releases/remove");
+        }
+        let all = "releases/remove identity/remove database/drop secrets/remove";
+        assert_eq!(ids("glance", "Delete"), all);
+        let keystone = all.replace(" identity/remove", "");
+        assert_eq!(ids("keystone", "Delete"), keystone);
+    }
+
+    #[test]
+    fn what_people_write_is_rendered_with_what_is_no_secret() {
+        let text = "[token]\n{% if region == 'RegionOne' %}\nexpiration = 60\n{% endif %}\n# {{ service }} {{ component }} {{ public_url }}\n";
+        let policy = "# {{ region }}\n\"a\": \"role:{{ service }}\"\n";
+        let config = json!({"keystone.conf": text, "policy.yaml": policy, "sso_callback_template.html": "{{ it }}"});
+        let object = keystone(&config);
+        let files = texts(&object, &definition::find("keystone").unwrap(), API).unwrap();
+        assert!(files["keystone.conf"].contains("expiration = 60\n"));
+        assert_eq!(
+            files["policy.yaml"],
+            "# RegionOne\n\"a\": \"role:keystone\"\n"
+        );
+        // Kolla takes other files as they are.
+        assert_eq!(files["sso_callback_template.html"], "{{ it }}");
+        let merged = super::files(&object, &definition::find("keystone").unwrap(), API).unwrap();
+        let setting = merged["keystone.conf"].setting(Some("token"), "expiration");
+        assert_eq!(setting.unwrap().origins.last().unwrap().line, 3);
+        let unset = keystone(
+            &json!({"global.conf": "[database]\n\nconnection = mysql://k:{{ keystone_database_password }}@db\n"}),
+        );
+        let unset = controller::problem::text(&unset.wanted().unwrap_err());
+        for word in [
+            "spec.config[global.conf]",
+            "line 3: keystone_database_password is not set: a template knows component, internal_url, public_url, region, service, and nothing that is secret",
+        ] {
+            assert!(unset.contains(word), "{unset}");
+        }
+        assert!(!unset.contains("mysql"), "{unset}");
+    }
+
+    #[test]
+    fn rules_in_json_are_read_where_the_file_says_so_and_one_file_has_them() {
+        let rules = "{\"identity:get_user\": \"role:night\"}";
+        let wanted = keystone(&json!({"policy.json": rules})).wanted().unwrap();
+        let files = &wanted.inputs["files"];
+        assert_eq!(files["policy.json"], rules);
+        let text = files["keystone.conf"].as_str().unwrap();
+        assert!(
+            text.contains("[oslo_policy]\npolicy_file = policy.json\n"),
+            "{text}"
+        );
+        let none = keystone(&json!({"policy.yaml": rules})).wanted().unwrap();
+        assert!(
+            !none.inputs["files"]["keystone.conf"]
+                .as_str()
+                .unwrap()
+                .contains("policy_file")
+        );
+        for (config, word) in [
+            (json!({"policy.json": "a: b"}), "it is no JSON"),
+            (
+                json!({"policy.json": rules, "policy.yaml": rules}),
+                "oslo.policy reads one file, and policy.yaml is given, too",
+            ),
+        ] {
+            let refused = controller::problem::text(&keystone(&config).wanted().unwrap_err());
+            assert!(
+                refused.contains(word) && refused.contains("spec.config"),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_merged_has_what_is_said_for_the_service_and_for_the_component() {
+        let of = |own: &str| {
+            let components = json!({"api": {"config": {"schema-image.json": own}}});
+            let identity = json!({"url": "http://k:5000/v3", "adminSecret": {"name": "a"}});
+            let config =
+                json!({"schema-image.json": "{\"kernel\": {\"type\": \"string\", \"max\": 1.0}}"});
+            let spec = json!({"config": config, "components": components, "identity": identity});
+            super::tests::of("glance", &spec).wanted()
+        };
+        let wanted = of("{\"kernel\": {\"max\": 2.0}}").unwrap();
+        assert_eq!(
+            wanted.inputs["files"]["schema-image.json"],
+            "{\n  \"kernel\": {\n    \"type\": \"string\",\n    \"max\": 2.0\n  }\n}\n"
+        );
+        let refused = controller::problem::text(&of("{\n\"a\":}").unwrap_err());
+        for word in [
+            "spec.components[api].config[schema-image.json]",
+            "line 2: it is no JSON",
+        ] {
+            assert!(refused.contains(word), "{refused}");
+        }
     }
 
     #[test]

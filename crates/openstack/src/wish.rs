@@ -75,6 +75,8 @@ pub struct Wanted {
     pub inputs: Map<String, Value>,
     /// The steps that make it so, without hooks.
     pub install: Vec<Step>,
+    /// The steps that change what is there. Empty: those of an installation.
+    pub update: Vec<Step>,
     /// What people run at those steps.
     pub hooks: Vec<Placed>,
     /// How many of those may be at work at a time.
@@ -90,6 +92,9 @@ impl Wanted {
     pub fn steps(&self, operation: Operation) -> Vec<Step> {
         match operation {
             Operation::Delete => self.delete.clone(),
+            Operation::Update if !self.update.is_empty() => {
+                hooks::woven(&self.update, &self.hooks, operation)
+            }
             _ => hooks::woven(&self.install, &self.hooks, operation),
         }
     }

@@ -125,6 +125,9 @@ fn plan(of: &OpenstackFile) -> anyhow::Result<()> {
                 wanted.parallelism
             ));
         }
+        if cloud.spec.services.len() > 1 {
+            say("  an update has one after the other, each once the one before is Ready");
+        }
         let inputs = serde_json::from_value(Value::Object(wanted.inputs))?;
         let writes = audit::of_cloud(&cloud.name_any(), &inputs, &wanted.install);
         show(&wanted.install, &writes);

@@ -301,6 +301,49 @@ fn a_file_that_is_given_whole_is_told_by_rule_and_line() {
 }
 
 #[test]
+fn what_a_template_became_is_told_by_the_line_that_was_written() {
+    let text = "          [token]\n          {% if region == 'RegionOne' %}\n          expiration = {{ 60 * 50 }}\n          {% endif %}\n";
+    let plain = "          [token]\n          expiration = 3000\n";
+    assert!(CLOUD.contains(plain));
+    let cloud = CLOUD.replace(plain, text);
+    let told = windlass(&cloud, &["explain", "keystone.conf", "token.expiration"]).out;
+    let expected = format!(
+        "one-keystone token.expiration = 3000\n  from cloud.yaml line {}, OpenStack one spec.services[keystone].config[keystone.conf]: 3000\n",
+        line_of(&cloud, "60 * 50")
+    );
+    assert!(told.starts_with(&expected), "{told}");
+    let unset = cloud.replace("60 * 50", "keystone_token_expiration");
+    let refused = windlass(&unset, &["plan"]);
+    let says = "line 4: keystone_token_expiration is not set: a template knows component,";
+    assert!(
+        !refused.is_well && refused.err.contains(says),
+        "{}",
+        refused.err
+    );
+}
+
+#[test]
+fn a_file_that_is_merged_is_told_by_value_and_line() {
+    let cloud = scrubbed().replace(
+        "        glance-api.conf: |\n          [DEFAULT]\n          wakeup_time = 9\n",
+        "        schema-image.json: |\n          {\n            \"kernel\": {\"type\": \"string\"}\n          }\n",
+    );
+    let cloud = cloud.replace(
+        "            glance-api.conf: |\n              [DEFAULT]\n",
+        "            schema-image.json: |\n              {\"kernel\": {\"type\": \"integer\"}}\n            glance-api.conf: |\n              [DEFAULT]\n",
+    );
+    let told = windlass(&cloud, &["explain", "schema-image.json", "kernel"]);
+    let expected = format!(
+        "one-glance api: kernel.type = string\n  from cloud.yaml line {string}, OpenStack one spec.services[glance].config[schema-image.json]: string\n\
+         one-glance scrubber: kernel.type = integer\n  from cloud.yaml line {}, OpenStack one spec.services[glance].components[scrubber].config[schema-image.json]: integer\n  \
+         over cloud.yaml line {string}, OpenStack one spec.services[glance].config[schema-image.json]: string\n",
+        line_of(&cloud, "integer"),
+        string = line_of(&cloud, "\"string\""),
+    );
+    assert_eq!((told.out, told.err), (expected, String::new()));
+}
+
+#[test]
 fn a_plan_says_every_write_before_it_is_done() {
     let told = windlass(CLOUD, &["plan"]);
     assert_eq!((told.is_well, told.err.as_str()), (true, ""));

@@ -4,6 +4,8 @@
 //! The rules of `oslo_config.iniparser`: a key ends at the first `=` or `:`, a line that begins with white space goes on with the value
 //! before it, an empty line ends that, and quotes around a whole value are no part of it.
 
+use std::borrow::Cow;
+
 /// What a line says. Comments and empty lines say nothing.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Line {
@@ -26,7 +28,7 @@ pub struct Unreadable {
     /// The line, from 1.
     pub line: usize,
     /// What it should be.
-    pub rule: &'static str,
+    pub rule: Cow<'static, str>,
 }
 
 /// Reads a file.
@@ -45,7 +47,10 @@ pub fn read(text: &str) -> Result<Vec<Line>, Unreadable> {
             break;
         }
         number += 1;
-        let refuse = |rule| Unreadable { line: number, rule };
+        let refuse = |rule| Unreadable {
+            line: number,
+            rule: Cow::Borrowed(rule),
+        };
         let line = line.trim_end_matches(is_space);
         if line.is_empty() {
             is_open = false;

@@ -167,10 +167,7 @@ fn rule(inputs: &Inputs, rotation: &Rotation) -> Result<Rule, Failure> {
         )
     };
     let text = inputs.files.get(&rotation.file).cloned();
-    let source = Source {
-        name: rotation.file.clone(),
-        text: text.unwrap_or_default(),
-    };
+    let source = Source::new(&rotation.file, text.unwrap_or_default());
     let merged = Merged::of(&[source]).map_err(|_| unreadable(&rotation.keep))?;
     Rule::of(&merged, rotation).map_err(unreadable)
 }

@@ -376,7 +376,7 @@ impl Worker {
         Ok(None)
     }
 
-    /// Those of its name, the pods that serve first.
+    /// Those of its name: pods first, of each component before those that it waited for.
     pub(super) async fn remove_releases(&self, step: &Step, context: &mut StepContext) -> Done {
         let found = self
             .secrets()
@@ -397,6 +397,9 @@ impl Worker {
             .collect();
         releases.sort();
         releases.dedup();
+        if let super::Of::Service(of) = &self.of {
+            releases.sort_by_key(|release| of.0.teardown_rank(self.name(), release));
+        }
         for release in releases {
             super::boundary(step, context).await?;
             self.remove_release(&release).await?;

@@ -1,11 +1,14 @@
 //! Steps of a cloud on the objects of its services.
 
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use api::run::FailureClass;
 use api::{
-    openstack::{IdentitySeed, OpenStack, OpenStackService},
+    openstack::{IdentitySeed, OpenStack, OpenStackService, Phase},
     run::Step,
 };
 use controller::conditions::{READY, STALLED, is_true};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     Api, Resource, ResourceExt,
@@ -82,28 +85,55 @@ impl Worker {
                     "OpenStackService {name} is not there"
                 )));
             };
-            let status = found.status.clone().unwrap_or_default();
-            let is_seen = status.observed_generation == found.metadata.generation;
-            if is_seen && is_true(&status.conditions, READY) {
-                return Ok(Seen::There(None));
+            Ok(match stands(&found) {
+                Stands::Ready => Seen::There(None),
+                Stands::Stalled(why) => Seen::Missing(format!("{name} needs somebody: {why}")),
+                Stands::Unhealthy(waits) | Stands::Waits(waits) => Seen::Missing(waits),
+            })
+        })
+        .await
+    }
+
+    /// The gate of an update: whoever comes after the service is not changed before that is healthy. What does not get so by itself shuts it.
+    pub(super) async fn await_updated(
+        &self,
+        service: &str,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Done {
+        let name = service_name(self.name(), service);
+        let api = self.services();
+        // In seconds. 0: it is not unhealthy.
+        let unhealthy_since = AtomicI64::new(0);
+        until(step, context, || async {
+            let found = api.get_opt(&name).await;
+            let found =
+                found.map_err(|error| call(format!("read OpenStackService {name}"), &error))?;
+            let Some(found) = found else {
+                return Ok(Seen::Missing(format!(
+                    "OpenStackService {name} is not there"
+                )));
+            };
+            let stands = stands(&found);
+            let now = Timestamp::now().as_second();
+            let since = match (&stands, unhealthy_since.load(Ordering::Relaxed)) {
+                (Stands::Unhealthy(_), 0) => now,
+                (Stands::Unhealthy(_), since) => since,
+                _ => 0,
+            };
+            unhealthy_since.store(since, Ordering::Relaxed);
+            let seconds = if since == 0 { 0 } else { now - since };
+            let unhealthy_for = SignedDuration::from_secs(seconds);
+            match gate(stands, unhealthy_for) {
+                Gate::Open => Ok(Seen::There(None)),
+                Gate::Waits(why) => Ok(Seen::Missing(why)),
+                Gate::Shut(why) => Err(failure(
+                    FailureClass::Config,
+                    "NotHealthy",
+                    format!("{name} is not healthy, so the services after it stay as they are: {why}"),
+                    "mend it (its own run is retried by itself alone), and retry this run; or skip the step with a reason, or take the change back",
+                )),
             }
-            if is_seen && is_true(&status.conditions, STALLED) {
-                let stalled = status
-                    .conditions
-                    .iter()
-                    .find(|found| found.type_ == STALLED);
-                let why = stalled
-                    .map(|found| found.message.clone())
-                    .unwrap_or_default();
-                return Ok(Seen::Missing(format!("{name} needs somebody: {why}")));
-            }
-            // What it waits for itself is what this step waits for, at the bottom.
-            Ok(Seen::Missing(status.blocked_on.unwrap_or_else(|| {
-                format!(
-                    "{name} {}: its run starts",
-                    status.steps.unwrap_or_default()
-                )
-            })))
         })
         .await
     }
@@ -167,5 +197,118 @@ impl Worker {
             controller: Some(true),
             block_owner_deletion: Some(true),
         }
+    }
+}
+
+/// How a service stands to whoever waits for it.
+#[derive(Debug, Eq, PartialEq)]
+enum Stands {
+    /// It is what its spec says, and works.
+    Ready,
+    /// Nothing goes on until somebody does something.
+    Stalled(String),
+    /// It was made, and does not work.
+    Unhealthy(String),
+    /// It is at work.
+    Waits(String),
+}
+
+/// A status that speaks of an older spec says nothing of this one.
+fn stands(service: &OpenStackService) -> Stands {
+    let name = service.name_any();
+    let status = service.status.clone().unwrap_or_default();
+    let is_seen = status.observed_generation == service.metadata.generation;
+    if is_seen && is_true(&status.conditions, READY) {
+        return Stands::Ready;
+    }
+    if is_seen && is_true(&status.conditions, STALLED) {
+        let mut conditions = status.conditions.iter();
+        let stalled = conditions.find(|found| found.type_ == STALLED);
+        let why = stalled.map(|found| found.message.clone());
+        return Stands::Stalled(why.unwrap_or_default());
+    }
+    // What it waits for itself is what is waited for, at the bottom.
+    let waits = status.blocked_on.unwrap_or_else(|| {
+        format!(
+            "{name} {}: its run starts",
+            status.steps.unwrap_or_default()
+        )
+    });
+    if is_seen && status.phase == Some(Phase::Unhealthy) {
+        return Stands::Unhealthy(waits);
+    }
+    Stands::Waits(waits)
+}
+
+/// Whether whoever comes after a service may be changed.
+#[derive(Debug, Eq, PartialEq)]
+enum Gate {
+    Open,
+    Waits(String),
+    Shut(String),
+}
+
+fn gate(stands: Stands, unhealthy_for: SignedDuration) -> Gate {
+    match stands {
+        Stands::Ready => Gate::Open,
+        Stands::Stalled(why) => Gate::Shut(why),
+        Stands::Unhealthy(why) if unhealthy_for >= PATIENCE => Gate::Shut(why),
+        Stands::Unhealthy(why) | Stands::Waits(why) => Gate::Waits(why),
+    }
+}
+
+/// How long a service that was made may not work before it counts as one that does not: its pods may move, and what it needs may come back.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn service(generation: i64, status: &serde_json::Value) -> OpenStackService {
+        serde_json::from_value(json!({
+            "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStackService",
+            "metadata": {"name": "one-glance", "namespace": "cloud", "generation": generation},
+            "spec": {"service": "glance", "image": "i", "database": {"host": "db", "adminSecret": {"name": "a"}}},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn condition(kind: &str, status: &str) -> serde_json::Value {
+        json!({
+            "type": kind, "status": status, "reason": "R", "message": format!("{kind} because"),
+            "lastTransitionTime": "2026-11-28T10:00:00Z",
+        })
+    }
+
+    #[test]
+    fn a_gate_opens_for_what_is_ready_and_shuts_for_what_will_not_be() {
+        let of = |status: &serde_json::Value, minutes| {
+            let stands = stands(&service(2, status));
+            gate(stands, SignedDuration::from_mins(minutes))
+        };
+        let ready = json!({"observedGeneration": 2, "phase": "Ready", "conditions": [condition(READY, "True")]});
+        assert_eq!(of(&ready, 0), Gate::Open);
+        let stalled = json!({
+            "observedGeneration": 2, "phase": "Stalled",
+            "conditions": [condition(READY, "False"), condition(STALLED, "True")],
+        });
+        assert_eq!(of(&stalled, 0), Gate::Shut("Stalled because".to_owned()));
+        let unhealthy = json!({
+            "observedGeneration": 2, "phase": "Unhealthy", "blockedOn": "glance/health waits",
+            "conditions": [condition(READY, "False")],
+        });
+        let why = || "glance/health waits".to_owned();
+        assert_eq!(of(&unhealthy, 4), Gate::Waits(why()));
+        assert_eq!(of(&unhealthy, 5), Gate::Shut(why()));
+        // What is said of the spec before says nothing of this one.
+        for status in [&ready, &stalled, &unhealthy] {
+            let mut before = status.clone();
+            before["observedGeneration"] = json!(1);
+            assert!(matches!(of(&before, 60), Gate::Waits(_)), "{before}");
+        }
+        assert!(matches!(of(&json!(null), 60), Gate::Waits(_)));
     }
 }

@@ -242,7 +242,7 @@ fn of_steps(service: Option<&str>, run: &Run, now: Timestamp) -> Option<String> 
 fn of_step(service: Option<&str>, run: &Run, step: &StepStatus, now: Timestamp) -> String {
     let at = &step.id;
     let planned = run.spec.plan.steps.iter().find(|step| step.id == *at);
-    if let (Some(Action::AwaitService(_)), Some(activity)) =
+    if let (Some(Action::AwaitService(_) | Action::AwaitUpdated(_)), Some(activity)) =
         (planned.and_then(Action::of), &step.activity)
     {
         return activity.clone();

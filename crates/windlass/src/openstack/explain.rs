@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, fmt, path::Path};
 
 use ::openstack::{
     cloud, components,
-    config::{Merged, Origin},
+    config::{Merged, Origin, Source, tree::Tree},
     definition::{self, API, Definition, Whole},
-    service::{self, source},
+    service::{self, Given, source},
 };
 use anyhow::{Context, bail};
 use api::openstack::OpenStackService;
@@ -78,19 +78,15 @@ impl Component<'_> {
             tell(&told, file, setting, written)?;
             return Ok(true);
         }
-        let Some(is) = self.definition.whole.get(file) else {
-            return Ok(false);
-        };
-        let spec = &self.object.spec;
-        let of_component = spec.components.get(self.name);
-        let (text, source) = match of_component.and_then(|said| said.config.get(file)) {
-            Some(text) => (text, source::of_component(object, self.name, file)),
-            None => match spec.config.get(file) {
-                Some(text) => (text, source::of_service(object, file)),
-                None => return Ok(false),
-            },
-        };
-        tell_whole((&told, file, &source), (*is, text), setting, written)?;
+        let whole = service::whole(self.object, self.definition, self.name)
+            .map_err(|problems| wrong(&problems))?;
+        match whole.get(file) {
+            Some(Given::Whole(is, source)) => {
+                tell_whole((&told, file), (*is, source), setting, written)?;
+            }
+            Some(Given::Merged(tree)) => tell_merged(&told, tree, setting, written)?,
+            None => return Ok(false),
+        }
         Ok(true)
     }
 }
@@ -129,17 +125,49 @@ fn tell(
     }
 }
 
+/// A file of YAML or JSON.
+fn tell_merged(
+    object: &str,
+    tree: &Tree,
+    setting: Option<&str>,
+    written: &Written,
+) -> anyhow::Result<()> {
+    let mut found = false;
+    for value in tree.values() {
+        let (path, shown) = (value.path, value.shown);
+        let is_meant = |setting: &str| {
+            let below = path.strip_prefix(setting);
+            below.is_some_and(|below| below.is_empty() || below.starts_with('.'))
+        };
+        if setting.is_some_and(|setting| !is_meant(setting)) {
+            continue;
+        }
+        found = true;
+        println!("{}", terminal::text(&format!("{object} {path} = {shown}")));
+        for (place, origin) in value.origins.iter().rev().enumerate() {
+            let word = if place == 0 { "from" } else { "over" };
+            let values = origin.values.join(" | ");
+            let told = format!("  {word} {}: {values}", written.place(origin));
+            println!("{}", terminal::text(&told));
+        }
+    }
+    match setting {
+        Some(setting) if !found => bail!("{object} says nothing of {setting}"),
+        _ => Ok(()),
+    }
+}
+
 /// A file that is taken as somebody wrote it, or a rule of it.
 fn tell_whole(
-    (object, file, source): (&str, &str, &str),
-    (is, text): (Whole, &str),
+    (object, file): (&str, &str),
+    (is, source): (Whole, &Source),
     rule: Option<&str>,
     written: &Written,
 ) -> anyhow::Result<()> {
     let place = |line| {
         written.place(&Origin {
-            source: source.to_owned(),
-            line,
+            source: source.name.clone(),
+            line: source.written(line),
             values: Vec::new(),
         })
     };
@@ -153,7 +181,7 @@ fn tell_whole(
         "{object} takes {file} whole, and Windlass reads no setting of it"
     );
     let rules: BTreeMap<String, Spanned<serde_json::Value>> =
-        serde_saphyr::from_str(text).with_context(|| format!("failed to read {file}"))?;
+        serde_saphyr::from_str(&source.text).with_context(|| format!("failed to read {file}"))?;
     let check = rules.get(rule);
     let check = check.with_context(|| {
         format!("{object} says nothing of {rule}: the service's own default stands")
@@ -251,6 +279,11 @@ impl Written {
         let Ok(document) = serde_saphyr::from_str::<BuiltIn>(text) else {
             return;
         };
+        for (whole, at) in document.whole {
+            let name = format!("services/{service}.yaml");
+            let place = Text::at(at.defined, text, name, format!("whole[{whole}]"));
+            self.0.insert(source::of_policy(service, &whole), place);
+        }
         for (source, field, texts) in [
             (
                 source::built_in(service, file),
@@ -370,6 +403,8 @@ struct OfComponent {
 #[derive(Deserialize)]
 struct BuiltIn {
     config: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    whole: BTreeMap<String, Spanned<String>>,
     #[serde(default)]
     memcached: OfNeighbour,
     #[serde(default)]
