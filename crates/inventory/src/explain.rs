@@ -441,7 +441,9 @@ fn gone<'a>(
         ),
         Shape::List(held) => {
             let mut kept = HashSet::new();
-            held.iter().for_each(|entry| keep(entry, &mut kept));
+            for entry in held {
+                keep(entry, &mut kept);
+            }
             // Of two that are the same one is kept there.
             let is_set = merged.origin.how == Some(Strategy::Unique);
             let is_there = |part: &Tree| is_set && held.iter().any(|held| held.is_same(part));
