@@ -1226,6 +1226,43 @@ fn nothing_begins_while_something_is_not_known_and_the_reason_is_told() {
 }
 
 #[test]
+fn a_run_gives_way_to_no_edit_while_nobody_knows_whose_clusters_are() {
+    let mut rollout = rollout(json!({"onEdit": "Supersede", "soak": "0s"}));
+    pass(
+        &mut rollout,
+        &known(&[("a1", "1", "2"), ("b1", "1", "2"), ("b2", "2", "2")]),
+    );
+    // It seems to have those of a Rollout that cannot be read.
+    let mut taken = known(&[
+        ("a1", "2", "2"),
+        ("b1", "1", "2"),
+        ("b2", "2", "2"),
+        ("c1", "1", "2"),
+    ]);
+    taken.unreadable = Some(("other".to_owned(), "a field".to_owned()));
+    let mut last = Decided::default();
+    for _ in 0..3 {
+        last = pass(&mut rollout, &taken);
+    }
+    assert_eq!(phases(&last), "a1=Done@2 b1=Pending@2");
+    assert!(last.ended.is_none());
+    assert_eq!(
+        last.verdict.waits.as_deref(),
+        Some(
+            "Rollout other cannot be read, so nobody knows what it has under way: a field; mend it, or run the release that wrote it"
+        )
+    );
+    assert_eq!(
+        last.queued.as_deref(),
+        Some("a later edit of c1 takes the place of this run when Rollout other can be read")
+    );
+    taken.unreadable = None;
+    taken.own.retain(|candidate| candidate.name != "c1");
+    let on = pass(&mut rollout, &taken);
+    assert_eq!(phases(&on), "a1=Done@2 b1=Updating@2");
+}
+
+#[test]
 fn what_was_skipped_stays_so_until_it_is_edited_and_what_was_aborted_gives_way() {
     let mut rollout = rollout(json!({"canary": {"count": 0}, "soak": "0s"}));
     let before = known(&[("a1", "1", "2")]);
