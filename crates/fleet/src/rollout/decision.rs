@@ -91,6 +91,11 @@ pub(super) fn decide(
                 let what = format!("run {} is taken back when this run has ended", taken.run);
                 decided.queued = Some(what);
             }
+            if let Some(problem) = told(name_of_another(rollout).as_slice()) {
+                let queued = decided.queued.map(|queued| format!("{queued}; "));
+                let queued = queued.unwrap_or_default();
+                decided.queued = Some(format!("{queued}no edit begins another run: {problem}"));
+            }
             decided
         }
         (last, Some(Ok(taken))) => {

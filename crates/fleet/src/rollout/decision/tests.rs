@@ -1082,6 +1082,17 @@ fn a_wave_of_a_name_that_every_run_has_begins_no_run_and_holds_none_up() {
         "{}",
         phases(&goes_on)
     );
+    // Nor is it Stalled for it: what comes of the name is told beside what comes next.
+    assert_eq!(goes_on.problem, None);
+    let queued = |decided: &Decided| decided.queued.clone().unwrap_or_default();
+    let told = format!("no edit begins another run: {problem}");
+    assert_eq!(queued(&goes_on), told);
+    let later = known(&[("a1", "2", "2"), ("b1", "2", "3")]);
+    let later = pass(&mut begun, &later);
+    assert_eq!(
+        queued(&later),
+        format!("a later edit of b1 is carried out when this run has ended; {told}")
+    );
 }
 
 #[test]
