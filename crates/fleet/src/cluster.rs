@@ -318,10 +318,16 @@ async fn converge(
     } else if let Some(begun) = &pass.begun {
         pass.is_held = true;
         pass.standing.health = FleetHealth::Failed;
-        pass.standing.message = Some(format!(
-            "its change to revision {begun} was begun, and the roll-out ended or left it out before it was through: nothing is written \
-             until a roll-out brings it to a revision; edit the inventory for one"
-        ));
+        pass.standing.message = Some(match unreadable(cluster, context) {
+            Some((rollout, why)) => format!(
+                "its change to revision {begun} was begun, and Rollout {rollout}, which may be what brings it on, cannot be read: {why}; \
+                 nothing is written until it can: {MEND_ROLLOUT}"
+            ),
+            None => format!(
+                "its change to revision {begun} was begun, and the roll-out ended or left it out before it was through: nothing is written \
+                 until a roll-out brings it to a revision; edit the inventory for one"
+            ),
+        });
     }
     if !pass.is_held
         && pass.applied.as_deref() == Some(ADOPTED)
@@ -426,6 +432,16 @@ fn by_rollout<T>(
     follows(waves::owner(rollouts, cluster.labels())?)
 }
 
+/// A Rollout of its namespace that cannot be read, and why: whose clusters are its own, and what it brings them to, is not known.
+fn unreadable(cluster: &FleetCluster, context: &Context) -> Option<(String, String)> {
+    let rollouts = in_namespace(&context.rollouts, &cluster.namespace()?);
+    rollouts.iter().find_map(|rollout| {
+        let invalid = rollout.0.as_ref().err()?;
+        let name = invalid.metadata.name.clone().unwrap_or_default();
+        Some((name, api::text::plain(&invalid.error, 300)))
+    })
+}
+
 /// What the objects say that are there already: the status of a FleetCluster may be lost, with a backup of its objects.
 async fn found(
     cluster: &FleetCluster,
@@ -525,6 +541,8 @@ fn are_read(context: &Context) -> bool {
 
 /// What stands for the revision of objects that a person made and handed over: nothing is changed before a roll-out does.
 pub(crate) const ADOPTED: &str = "adopted";
+/// What to do about a Rollout that cannot be read.
+const MEND_ROLLOUT: &str = "mend it, or run the release that wrote it";
 /// Whose rules are answered.
 static TURN: Semaphore = Semaphore::const_new(1);
 /// How soon a pass is tried again that began before the stores were read.

@@ -87,6 +87,7 @@ pub fn operate(manager: &mut Manager, options: Options) {
     providers.gone_wakes(&own, &wake_ups);
     templates.gone_wakes(&own, &wake_ups);
     config_maps.gone_wakes(&own, &wake_ups);
+    rollouts.gone_wakes(&own, &wake_ups);
     clusters.on_gone(wakes_owner(&wake_ups));
     nodes.on_gone(wakes_owner(&wake_ups));
     let mut controller = manager.controller(&own, wish_and_applied);

@@ -20,7 +20,7 @@ use kube::{
     runtime::{controller::Action, reflector::Store},
 };
 
-use crate::inventories::Inventories;
+use crate::inventories::{Inventories, Inventory};
 
 mod approvals;
 mod births;
@@ -80,6 +80,8 @@ pub async fn reconcile(
     let Some(inventory) = context.inventories.of(&namespace).filter(|_| is_read) else {
         return Ok(Action::requeue(UNTIL_READ));
     };
+    // Before its turn: a template may take its time, and is not to hold the Rollouts of other namespaces up.
+    prepare(&inventory, &namespace, &context).await;
     let _turn = context.turn.lock().await;
     // From the API, not from a watch that may be behind: what was granted must be seen, by whomever it was.
     let api = Api::<DeserializeGuard<Rollout>>::namespaced(context.client.clone(), &namespace);
@@ -104,13 +106,6 @@ pub async fn reconcile(
     };
     let approvals = approvals::listed(rollout, &context.client).await;
     let approvals = approvals.map_err(|error| Error::Api("list the WaveApprovals", error))?;
-    let clusters = in_namespace(&context.clusters, &namespace);
-    let clusters = clusters
-        .iter()
-        .filter_map(|cluster| cluster.0.as_ref().ok());
-    inventory
-        .prepare(clusters.map(ResourceExt::name_any).collect())
-        .await;
     let known = known::Known {
         unreadable,
         approvals,
@@ -129,6 +124,16 @@ pub async fn reconcile(
         unrest + UNTIL_READ
     });
     Ok(Action::requeue(wake))
+}
+
+/// Has all clusters of a namespace rendered.
+async fn prepare(inventory: &Arc<Inventory>, namespace: &str, context: &Context) {
+    let clusters = in_namespace(&context.clusters, namespace);
+    let clusters = clusters
+        .iter()
+        .filter_map(|cluster| cluster.0.as_ref().ok());
+    let clusters = clusters.map(ResourceExt::name_any).collect();
+    inventory.prepare(clusters).await;
 }
 
 /// How soon a pass is tried again that began before the stores were read.

@@ -13,7 +13,9 @@ use super::{
     ADOPTED, Context, Error, Pass,
     before::{self, Before, Kept},
     health::{self, Rolling, Standing},
-    live, machine_sets, neighbours, obstacles, own,
+    live, machine_sets,
+    neighbours::{self, Hold},
+    obstacles, own,
     part::{Part, Parts},
     rebase, records, refuse, report,
     request::with_request,
@@ -92,6 +94,9 @@ impl From<FleetProblem> for Stop {
 /// What is there of each object of a cluster.
 type There = [Option<Value>];
 
+/// An object as it is to be written, and as it was read.
+type Change<'a> = (Part, Option<&'a Value>);
+
 /// What is done for a cluster that is brought to a revision, or kept at it.
 struct Work<'a> {
     cluster: &'a FleetCluster,
@@ -116,8 +121,7 @@ impl Work<'_> {
         let mut _hold = None;
         if self.is_new {
             self.nothing_is_lost()?;
-            let own = own(self.cluster);
-            _hold = Some(neighbours::hold(&own, self.parts, self.context).await??);
+            _hold = Some(self.hold().await?);
         }
         if self.is_begun {
             self.still_awaits().await?;
@@ -132,6 +136,8 @@ impl Work<'_> {
             self.follow_class(&writes, &there, pass).await?;
             // A drift of one object is mended as it is; a change is one of all objects, or of none.
             self.may_be_written(writes.iter()).await?;
+        } else if !writes.is_empty() {
+            _hold = Some(self.hold().await?);
         }
         let has_written = !writes.is_empty();
         self.write(writes, &there, pass).await?;
@@ -150,6 +156,12 @@ impl Work<'_> {
         }
         self.rest(&there, pass).await?;
         Ok(())
+    }
+
+    /// Keeps others from the same objects and namespaces.
+    async fn hold(&self) -> Result<Hold<'_>, Stop> {
+        let own = own(self.cluster);
+        Ok(neighbours::hold(&own, self.parts, self.context).await??)
     }
 
     /// Refuses a change by which something would go that is to stay, or would stay for ever.
@@ -180,11 +192,14 @@ impl Work<'_> {
     }
 
     /// What has to be written.
-    fn writes(&self, there: &There) -> Vec<Part> {
+    fn writes<'t>(&self, there: &'t There) -> Vec<Change<'t>> {
         let parts = with_request(self.parts, there, self.revision, self.rolling);
         let parts = parts.into_iter().zip(there);
         parts
-            .filter_map(|(part, there)| self.to_write(part, there.as_ref()))
+            .filter_map(|(part, there)| {
+                let there = there.as_ref();
+                Some((self.to_write(part, there)?, there))
+            })
             .collect()
     }
 
@@ -207,29 +222,26 @@ impl Work<'_> {
     /// Makes the class that the cluster goes to, with its templates, and waits until Cluster API has taken it up.
     async fn follow_class(
         &self,
-        writes: &[Part],
+        writes: &[Change<'_>],
         there: &There,
         pass: &mut Pass,
     ) -> Result<(), Stop> {
         let Some(class) = rebase::awaited(self.parts, there) else {
             return Ok(());
         };
-        let absent = self.parts.objects.iter().zip(there);
-        let absent = absent.filter(|(part, there)| part.is_template() && there.is_none());
-        let absent: BTreeSet<_> = absent.map(|(part, _)| part.identity()).collect();
+        let is_absent = |(part, there): &&Change<'_>| part.is_template() && there.is_none();
+        let absent: Vec<_> = writes.iter().filter(is_absent).collect();
         if !absent.is_empty() {
             // A Cluster is tried when its class is there.
-            self.may_be_written(writes.iter().filter(|part| !part.is_cluster()))
+            self.may_be_written(writes.iter().filter(|(part, _)| !part.is_cluster()))
                 .await?;
             // The cluster is made of none of it yet, and it goes again where the cluster comes to something else.
             pass.former.retain(|former| former != self.revision);
             pass.former.push(self.revision.to_owned());
             pass.former = before::newest(std::mem::take(&mut pass.former));
             report::prepare(self.cluster, pass, self.context).await?;
-            for part in writes {
-                if absent.contains(&part.identity()) {
-                    write(part, Trial::Real, self.context).await??;
-                }
+            for change in absent {
+                self.write_one(change, Trial::Real).await??;
             }
         }
         Err(self.waits(there, class.waits()))
@@ -241,10 +253,13 @@ impl Work<'_> {
     }
 
     /// Tries objects without changing one, and tells all that the API has against them.
-    async fn may_be_written(&self, parts: impl Iterator<Item = &Part>) -> Result<(), Stop> {
+    async fn may_be_written<'t>(
+        &self,
+        changes: impl Iterator<Item = &'t Change<'t>>,
+    ) -> Result<(), Stop> {
         let mut problems = Vec::new();
-        for part in parts {
-            problems.extend(write(part, Trial::Dry, self.context).await?.err());
+        for change in changes {
+            problems.extend(self.write_one(change, Trial::Dry).await?.err());
         }
         if problems.is_empty() {
             Ok(())
@@ -254,25 +269,39 @@ impl Work<'_> {
     }
 
     /// Writes what has to be, and waits between VaultSecrets and what refers to them.
-    async fn write(&self, writes: Vec<Part>, there: &There, pass: &mut Pass) -> Result<(), Stop> {
+    async fn write(
+        &self,
+        writes: Vec<Change<'_>>,
+        there: &There,
+        pass: &mut Pass,
+    ) -> Result<(), Stop> {
         // A birth may be another one before it is through: what it has written by then goes with that.
         if self.is_new && !self.is_begun {
             pass.abandoned = before::newest(self.others.clone());
             report::begin(self.cluster, self.revision, pass, self.context).await?;
             pass.begun = Some(self.revision.to_owned());
         }
-        let (secrets, others): (Vec<_>, Vec<_>) =
-            writes.into_iter().partition(Part::is_vault_secret);
-        for part in &secrets {
-            write(part, Trial::Real, self.context).await??;
+        let (secrets, others): (Vec<_>, Vec<_>) = writes
+            .into_iter()
+            .partition(|(part, _)| part.is_vault_secret());
+        for change in &secrets {
+            self.write_one(change, Trial::Real).await??;
         }
         if self.is_new {
             self.awaits(there).await?;
         }
-        for part in &others {
-            write(part, Trial::Real, self.context).await??;
+        for change in &others {
+            self.write_one(change, Trial::Real).await??;
         }
         Ok(())
+    }
+
+    async fn write_one(
+        &self,
+        (part, there): &Change<'_>,
+        trial: Trial,
+    ) -> Result<Result<(), FleetProblem>, Error> {
+        write(self.cluster, (part, *there), trial, self.context).await
     }
 
     /// What is waited for that passes before have written, as they tried and wrote down the change. Nothing else is read or tried
@@ -388,31 +417,62 @@ pub(super) enum Trial {
     Real,
 }
 
-/// Applies a part. What the API says against it is a problem; that it does not answer is an error.
+/// Applies a part over what was read of it and nothing else: what somebody has made of its name since then is theirs. What the API says
+/// against it is a problem; that it does not answer is an error.
 pub(super) async fn write(
-    part: &Part,
+    cluster: &FleetCluster,
+    (part, there): (&Part, Option<&Value>),
     trial: Trial,
     context: &Context,
 ) -> Result<Result<(), FleetProblem>, Error> {
     let mut parameters = PatchParams::apply(MANAGER).force();
     parameters.dry_run = trial == Trial::Dry;
+    let mut value = part.value.clone();
+    match there {
+        Some(there) => value["metadata"]["uid"] = there["metadata"]["uid"].clone(),
+        // Of an object of somebody's own kind there is no such version, so it is made or refused. To create it by POST would leave its
+        // fields with another owner than an apply does, and so for ever what a later revision no longer has.
+        None => value["metadata"]["resourceVersion"] = "0".into(),
+    }
     let written = live::api(part, context)
         .await?
-        .patch(&part.name, &parameters, &Patch::Apply(&part.value))
+        .patch(&part.name, &parameters, &Patch::Apply(&value))
         .await;
-    match written {
-        Ok(_) => Ok(Ok(())),
-        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 404 | 409 | 413 | 422) => {
-            Ok(Err(FleetProblem {
-                object: part.title(),
-                rule: "Refused".to_owned(),
-                message: format!("the API refuses it: {}", api::text::plain(&status.message, 800)),
-                remedy: "mend the values or the ClusterTemplate; no other object of the cluster was changed".to_owned(),
-                ..FleetProblem::default()
-            }))
+    let refusal = match written {
+        Ok(_) => return Ok(Ok(())),
+        Err(kube::Error::Api(status))
+            if matches!(status.code, 400 | 403 | 404 | 409 | 413 | 422) =>
+        {
+            status
         }
-        Err(error) => Err(Error::Api(format!("apply {}", part.title()), error)),
+        Err(error) => return Err(Error::Api(format!("apply {}", part.title()), error)),
+    };
+    if matches!(refusal.code, 409 | 422) {
+        let now = live::read(part, context).await?;
+        let uid = |object: &Value| object["metadata"]["uid"].clone();
+        if now.as_ref().map(uid) != there.map(uid) {
+            let now = now.as_ref();
+            return match now.and_then(|now| obstacles::foreign(cluster, part, now)) {
+                Some(foreign) => Ok(Err(foreign)),
+                None => {
+                    let what = format!("apply {}, which has come or gone meanwhile", part.title());
+                    Err(Error::Api(what, kube::Error::Api(refusal)))
+                }
+            };
+        }
     }
+    Ok(Err(FleetProblem {
+        object: part.title(),
+        rule: "Refused".to_owned(),
+        message: format!(
+            "the API refuses it: {}",
+            api::text::plain(&refusal.message, 800)
+        ),
+        remedy:
+            "mend the values or the ClusterTemplate; no other object of the cluster was changed"
+                .to_owned(),
+        ..FleetProblem::default()
+    }))
 }
 
 /// Deletes what belonged to the revisions before and belongs to this one no longer, and says what is still there. Templates and

@@ -61,15 +61,17 @@ impl Before {
         lost.next().map(|kept| kept.revision.as_str())
     }
 
-    /// The Cluster, or its control plane or infrastructure, that was applied and is none of these objects.
+    /// The Cluster, or its control plane or infrastructure, that was applied or begun and is none of these objects. Of what was handed
+    /// over only what was begun says which that is. While nothing is applied there is no Cluster yet: it is written last.
     pub(super) fn cluster_that_goes(&self, wanted: &Parts) -> Option<&Part> {
-        let applied = || self.applied.iter().flat_map(|kept| &kept.parts);
-        let bears = |part: &Part| applied().any(|cluster| cluster.stands_on(part));
+        let is_there = self.applied.is_some();
+        let known = || self.parts().filter(|_| is_there);
+        let bears = |part: &Part| known().any(|cluster| cluster.stands_on(part));
         let stays = |part: &Part| {
             let mut wanted = wanted.objects.iter();
             wanted.any(|wanted| wanted.identity() == part.identity())
         };
-        applied().find(|part| (part.is_cluster() || bears(part)) && !stays(part))
+        known().find(|part| (part.is_cluster() || bears(part)) && !stays(part))
     }
 
     /// Whether an object was made from the same. Of what was begun and not brought to its end, nobody knows which objects were written:
@@ -229,6 +231,15 @@ mod tests {
             let title = Some("Cluster/shop/shop".to_owned());
             assert_eq!(goes(vec![cluster("fra1-shop"), node("one")]), title);
             assert_eq!(goes(vec![node("one")]), title);
+            // What was handed over is in no revision, but a change of it that was begun says which Cluster it is.
+            let begun = || Kept::new("r1", Some(vec![node("one"), cluster("shop")]));
+            let adopted = Before::new(Some(Kept::new("adopted", Some(Vec::new()))), vec![begun()]);
+            let renamed = wanted(vec![cluster("fra1-shop")]);
+            let found = adopted.cluster_that_goes(&renamed).map(Part::title);
+            assert_eq!(found, title);
+            // A birth has written none yet.
+            let birth = Before::new(None, vec![begun()]);
+            assert!(birth.cluster_that_goes(&renamed).is_none());
         }
     }
 

@@ -4,9 +4,9 @@ use api::inventory::{Births, FleetCluster, FleetProblem, Rollout};
 use kube::ResourceExt;
 
 use super::{
-    Context, Error, Pass, by_rollout,
+    Context, Error, MEND_ROLLOUT, Pass, by_rollout,
     part::{self, Parts},
-    records,
+    records, unreadable,
 };
 use crate::{
     inventories::{self, Inventory},
@@ -30,6 +30,19 @@ pub(super) async fn birth(
     pass: &mut Pass,
     context: &Context,
 ) -> Result<Birth, Error> {
+    // It may have a run under way, and this cluster be its own.
+    if let Some((rollout, why)) = unreadable(cluster, context) {
+        pass.problems.push(FleetProblem {
+            object: format!("Rollout {rollout}"),
+            rule: "RolloutUnreadable".to_owned(),
+            message: format!(
+                "cannot be read, so nobody knows at what a cluster is born now: {why}"
+            ),
+            remedy: MEND_ROLLOUT.to_owned(),
+            ..FleetProblem::default()
+        });
+        return Ok(Birth::Waits);
+    }
     let Some((rollout, births)) = by_rollout(cluster, context, births) else {
         return Ok(Birth::AsRendered);
     };

@@ -68,7 +68,7 @@ pub(super) async fn begin(
         begun: Some(revision.to_owned()),
         abandoned: pass.abandoned.clone(),
         born: born(pass),
-        ..cluster.status.clone().unwrap_or_default()
+        ..known(cluster, pass)
     };
     note(cluster, told, pass, context).await
 }
@@ -81,9 +81,18 @@ pub(super) async fn prepare(
 ) -> Result<(), Error> {
     let told = FleetClusterStatus {
         former: pass.former.clone(),
-        ..cluster.status.clone().unwrap_or_default()
+        ..known(cluster, pass)
     };
     note(cluster, told, pass, context).await
+}
+
+/// The status that was read, with what the pass has found to stand where that was lost: once objects are of another revision nobody could
+/// find it again, and what only it has would stay for ever.
+fn known(cluster: &FleetCluster, pass: &Pass) -> FleetClusterStatus {
+    FleetClusterStatus {
+        applied: pass.applied.clone(),
+        ..cluster.status.clone().unwrap_or_default()
+    }
 }
 
 async fn note(

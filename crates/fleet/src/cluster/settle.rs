@@ -37,7 +37,7 @@ pub(super) async fn settle(
         .zip(there)
         .filter_map(|(part, live)| {
             let waits = part.is_vault_secret() && live.as_ref().is_some_and(vault::waits_for_well);
-            waits.then_some(part)
+            waits.then_some((part, live.as_ref()))
         })
         .collect();
     let is_settled = waiting.is_empty() && pass.former.is_empty();
@@ -52,9 +52,9 @@ pub(super) async fn settle(
         pass.settles_in = Some(left);
         return Ok(());
     }
-    for part in waiting {
+    for change in waiting {
         // What is refused now is tried again with the next pass.
-        if write(part, Trial::Real, context).await?.is_err() {
+        if write(cluster, change, Trial::Real, context).await?.is_err() {
             return Ok(());
         }
     }

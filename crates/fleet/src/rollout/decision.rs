@@ -91,6 +91,11 @@ pub(super) fn decide(
                 let what = format!("run {} is taken back when this run has ended", taken.run);
                 decided.queued = Some(what);
             }
+            if let Some(problem) = told(name_of_another(rollout).as_slice()) {
+                let queued = decided.queued.map(|queued| format!("{queued}; "));
+                let queued = queued.unwrap_or_default();
+                decided.queued = Some(format!("{queued}no edit begins another run: {problem}"));
+            }
             decided
         }
         (last, Some(Ok(taken))) => {
@@ -122,15 +127,17 @@ impl Decided {
 }
 
 impl Situation<'_> {
-    /// Whether all is rendered, and nobody is about to edit more.
+    /// Whether all is rendered, nobody is about to edit more, and it is known whose clusters are its own.
     fn is_seen(&self) -> bool {
         let Known {
             broken,
             stale,
             unread,
+            unreadable,
             ..
         } = self.known;
-        broken.is_empty() && stale.is_empty() && unread.is_none() && self.unrest.is_zero()
+        let is_rendered = broken.is_empty() && stale.is_empty() && unread.is_none();
+        is_rendered && unreadable.is_none() && self.unrest.is_zero()
     }
 
     /// The pass of a run that is under way.
@@ -220,6 +227,10 @@ impl Situation<'_> {
             let what = named(&later);
             decided.queued = Some(if gives_way {
                 format!("a later edit of {what} takes the place of this run")
+            } else if supersedes && let Some((rollout, _)) = &self.known.unreadable {
+                format!(
+                    "a later edit of {what} takes the place of this run when Rollout {rollout} can be read"
+                )
             } else if supersedes {
                 format!(
                     "a later edit of {what} takes the place of this run when every cluster can be rendered"

@@ -10,14 +10,15 @@ use std::{
 
 use api::{
     ClusterNode,
-    inventory::{FleetCluster, FleetHealth, FleetRevision, Rollout},
+    inventory::{FleetCluster, FleetHealth, FleetRevision, MemberPhase, Rollout},
 };
 use kapi::fault::{Fault, Faults};
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::world::{FLEET, World, cluster, inventory, is_ready, operate, status};
 
@@ -146,4 +147,72 @@ async fn nothing_changes_where_nobody_knows_what_would_go() {
         }
     }
     assert!(hosts(&world).await.contains("second"));
+}
+
+#[tokio::test]
+async fn what_goes_with_a_change_goes_also_when_the_status_was_lost_before_it() {
+    let mut world = World::start().await;
+    all_born(&world).await;
+    let none = Faults::when(|_| None);
+    // The change that takes a host away is granted, and its cluster is not touched yet.
+    let held = Faults::when(|request| {
+        let is_write = request.method != "GET" && !request.uri.to_string().contains("dryRun");
+        let is_own = request.uri.path().contains("/namespaces/a1/");
+        (is_write && is_own).then_some(Fault::Internal)
+    });
+    world.kill().await;
+    world.operator = operate(&world.behind(&none, &held));
+    world.apply::<Rollout>("all", json!({"soak": "0s"})).await;
+    world
+        .until::<Rollout>("all", "at rest", |rollout| rollout.status.is_some())
+        .await;
+    let clusters = world.all::<FleetCluster>(FLEET);
+    let patch = Patch::Merge(json!({"spec": {"values": {"nodes": {"a1-w": null}}}}));
+    let parameters = PatchParams::default();
+    let edited = clusters.patch("a1", &parameters, &patch);
+    edited.await.unwrap();
+    world
+        .until::<Rollout>("all", "granted", |rollout| {
+            let run = rollout
+                .status
+                .as_ref()
+                .and_then(|status| status.run.as_ref());
+            let mut members = run.into_iter().flat_map(|run| &run.clusters);
+            members.any(|member| member.name == "a1" && member.phase == MemberPhase::Updating)
+        })
+        .await;
+    world.kill().await;
+
+    // As a backup without statuses, and then an operator that dies when it has written the Cluster and not yet deleted the host.
+    let lost = json!({
+        "apiVersion": "inventory.windlass.dev/v1alpha1", "kind": "FleetCluster", "metadata": {"name": "a1"}, "status": {},
+    });
+    let patch = Patch::Apply(&lost);
+    let operator = PatchParams::apply("windlass-fleet-status").force();
+    let patched = clusters.patch_status("a1", &operator, &patch).await;
+    assert_eq!(status(&patched.unwrap()).applied, None);
+    let dying = Arc::new(Notify::new());
+    let tell = Arc::clone(&dying);
+    let is_dead = AtomicBool::new(false);
+    let death = Faults::when(move |request| {
+        if request.method == "DELETE" && request.uri.path().ends_with("/clusternodes/a1-w") {
+            is_dead.store(true, Ordering::SeqCst);
+            tell.notify_one();
+        }
+        let is_over = is_dead.load(Ordering::SeqCst) && request.method != "GET";
+        is_over.then_some(Fault::Internal)
+    });
+    world.operator = operate(&world.behind(&none, &death));
+    dying.notified().await;
+    world.kill().await;
+    assert!(hosts(&world).await.contains("a1-w"));
+
+    world.operator = operate(&world.client);
+    world
+        .until::<FleetCluster>("a1", "through", |cluster| {
+            let status = status(cluster);
+            is_ready(cluster) && status.applied == status.rendered && status.begun.is_none()
+        })
+        .await;
+    assert_eq!(hosts(&world).await, BTreeSet::from(["a1-m".to_owned()]));
 }

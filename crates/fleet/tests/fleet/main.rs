@@ -23,6 +23,7 @@ mod rollback;
 mod rolls;
 mod steered;
 mod story;
+mod unreadable;
 mod unversioned;
 mod vault;
 mod world;

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kapi::fault::{Fault, Faults};
 use kube::{
     Api, ResourceExt,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -189,4 +189,121 @@ async fn an_event_that_is_refused_keeps_no_record_back() {
     world.apply::<FleetCluster>("shop", spec).await;
     world.until::<FleetCluster>("shop", "born", is_ready).await;
     assert!(!events.met().is_empty());
+}
+
+/// Is done once, in the middle of the request that the operator makes first of those that are meant.
+fn in_between<F>(
+    is_meant: fn(&http::request::Parts) -> bool,
+    done: impl Fn() -> F + Send + Sync + 'static,
+) -> Faults
+where
+    F: Future<Output = ()>,
+{
+    let once = std::sync::Once::new();
+    Faults::when(move |request| {
+        if is_meant(request) {
+            once.call_once(|| {
+                let work = || tokio::runtime::Handle::current().block_on(done());
+                tokio::task::block_in_place(work);
+            });
+        }
+        None
+    })
+}
+
+fn is_real_write_of_n(request: &http::request::Parts) -> bool {
+    let is_dry = request.uri.to_string().contains("dryRun");
+    request.method != Method::GET && !is_dry && request.uri.path().ends_with("/clusternodes/n")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_somebody_makes_while_a_cluster_is_born_is_theirs() {
+    let mut world = World::start().await;
+    world.kill().await;
+    let theirs = node(FLEET, "n", "10.9.9.9");
+    let nodes = world.all::<ClusterNode>(FLEET);
+    let (making, made) = (nodes.clone(), theirs.clone());
+    let meanwhile = in_between(is_real_write_of_n, move || {
+        let (nodes, theirs) = (making.clone(), made.clone());
+        async move {
+            let theirs = serde_json::from_value(theirs).unwrap();
+            nodes.create(&PostParams::default(), &theirs).await.unwrap();
+        }
+    });
+    world.operator = operate(&world.behind(&Faults::when(|_| None), &meanwhile));
+    let documents = [node(FLEET, "n", "1.1.1.1"), cluster("shop", "1.34.3")];
+    begin(
+        &world,
+        json!(documents.map(|object| json!({"object": object}))),
+    )
+    .await;
+    let spec = json!({"template": "plain"});
+    world.apply::<FleetCluster>("shop", spec).await;
+    let refused = world
+        .until::<FleetCluster>("shop", "refused", |cluster| {
+            !status(cluster).problems.is_empty()
+        })
+        .await;
+    let problem = &status(&refused).problems[0];
+    assert_eq!(problem.rule, "ForeignObject");
+    assert_eq!(problem.object, "ClusterNode/fleet/n");
+    let there = nodes.get("n").await.unwrap();
+    assert!(!there.annotations().contains_key(FLEET_CLUSTER_ANNOTATION));
+    let spec = serde_json::to_value(&there.spec).unwrap();
+    assert_eq!(spec["inventory"], theirs["spec"]["inventory"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_is_made_again_is_held_against_a_cluster_that_is_born() {
+    let mut world = World::start().await;
+    let documents = [node(FLEET, "n", "1.1.1.1"), cluster("shop", "1.34.3")];
+    begin(
+        &world,
+        json!(documents.map(|object| json!({"object": object}))),
+    )
+    .await;
+    let spec = || json!({"template": "plain"});
+    world.apply::<FleetCluster>("shop", spec()).await;
+    world.until::<FleetCluster>("shop", "born", is_ready).await;
+    world.kill().await;
+    let clusters = world.all::<FleetCluster>(FLEET);
+    let told = Api::clone(&clusters);
+    let meanwhile = in_between(is_real_write_of_n, move || {
+        let clusters = told.clone();
+        async move {
+            let evil = json!({
+                "apiVersion": "inventory.windlass.dev/v1alpha1", "kind": "FleetCluster", "metadata": {"name": "evil"},
+                "spec": {"template": "plain"},
+            });
+            let (parameters, evil) = (PatchParams::apply("test"), Patch::Apply(&evil));
+            let applied = clusters.patch("evil", &parameters, &evil);
+            applied.await.unwrap();
+            // The operator has other threads.
+            loop {
+                let evil = status(&clusters.get("evil").await.unwrap());
+                if !evil.problems.is_empty() || evil.applied.is_some() {
+                    return;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        }
+    });
+    let nodes = world.all::<ClusterNode>(FLEET);
+    let parameters = DeleteParams::default();
+    nodes.delete("n", &parameters).await.unwrap();
+    let there = world.all::<Cluster>(FLEET);
+    there.delete("shop", &parameters).await.unwrap();
+    world.operator = operate(&world.behind(&Faults::when(|_| None), &meanwhile));
+    let evil = world
+        .until::<FleetCluster>("evil", "refused", |cluster| {
+            !status(cluster).problems.is_empty()
+        })
+        .await;
+    let evil = status(&evil);
+    assert_eq!(evil.applied, None);
+    assert_eq!(evil.problems[0].rule, "ForeignCluster");
+    let back = world.until::<FleetCluster>("shop", "back", is_ready).await;
+    assert_eq!(status(&back).problems, []);
+    let back = nodes.get("n").await.unwrap();
+    assert_eq!(back.annotations()[FLEET_CLUSTER_ANNOTATION], "fleet/shop");
 }

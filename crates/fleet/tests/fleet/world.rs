@@ -58,6 +58,27 @@ impl World {
         let mut kinds = api::custom_resource_definitions();
         kinds.extend(api::inventory::definitions());
         kinds.extend(more);
+        Self::of(kinds).await
+    }
+
+    /// Where somebody has widened the definition of Rollouts: one may be stored that this release cannot read.
+    pub async fn with_wide_rollouts() -> Self {
+        let mut kinds = api::custom_resource_definitions();
+        kinds.extend(api::inventory::definitions());
+        let rollouts = kinds
+            .iter_mut()
+            .find(|it| it.spec.names.kind == "Rollout")
+            .unwrap();
+        for version in &mut rollouts.spec.versions {
+            let any = json!({"openAPIV3Schema": {
+                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            }});
+            version.schema = Some(serde_json::from_value(any).unwrap());
+        }
+        Self::of(kinds).await
+    }
+
+    async fn of(kinds: Vec<CustomResourceDefinition>) -> Self {
         let server = kapi::Server::in_memory(&kinds).await.unwrap();
         let client = Client::new(server.router(), "default");
         let advisor: Arc<dyn kapi::Advisor> = Arc::new(fleet::advice::Foretelling(client.clone()));

@@ -1,6 +1,6 @@
 //! Values as templates see them: whoever looks at one is noted.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use api::inventory::{Segment, ValuePath};
 use minijinja::{
@@ -8,7 +8,7 @@ use minijinja::{
     value::{Enumerator, Object, ObjectRepr, Serde},
 };
 
-use super::world::{Bound, MadeShape, Scope, Taken, Use, World};
+use super::world::{Bound, MadeShape, Scope, Taken, World};
 use crate::tree::{Leaf, Shape, Tree};
 
 /// A map or a list of the inventory.
@@ -57,16 +57,15 @@ pub(crate) fn give(world: &Arc<World>, path: ValuePath, tree: &Arc<Tree>) -> Val
             world.note(&path, Taken::Value);
             secret(world, path, value)
         }
-        Shape::Leaf(Leaf::Template(text)) => match world.made_of_template(&path, tree, text) {
-            Ok(made) => {
-                let mut uses = BTreeSet::new();
-                gather(&made, &mut uses);
-                world.note_all(&uses);
-                match &made.shape {
-                    MadeShape::Secret(value) => secret(world, path, value),
-                    _ => Value::from(Serde(made.to_value())),
+        Shape::Leaf(Leaf::Template(text)) => match world.look(&path, tree, text) {
+            Ok(rendered) => match &rendered.made.shape {
+                MadeShape::Secret(value) => secret(world, path, value),
+                // Shared: an expression that looks at it is one step, however large it is.
+                _ => {
+                    let given = || Value::from(Serde(rendered.made.to_value()));
+                    rendered.given.get_or_init(given).clone()
                 }
-            }
+            },
             Err(problem) => {
                 world.note_failure(problem);
                 Value::from(minijinja::Error::from(ErrorKind::InvalidOperation))
@@ -86,15 +85,6 @@ fn secret(world: &Arc<World>, path: ValuePath, value: &serde_json::Value) -> Val
         path,
         value: value.clone(),
     })
-}
-
-fn gather(made: &super::world::Made, uses: &mut BTreeSet<Use>) {
-    uses.extend(made.uses.iter().cloned());
-    match &made.shape {
-        MadeShape::Map(map) => map.values().for_each(|made| gather(made, uses)),
-        MadeShape::List(list) => list.iter().for_each(|made| gather(made, uses)),
-        MadeShape::Leaf(_) | MadeShape::Secret(_) => {}
-    }
 }
 
 impl Secret {
@@ -176,3 +166,38 @@ impl Object for Secret {
 
 /// What the engine brings.
 const GLOBALS: [&str; 4] = ["range", "dict", "namespace", "omit"];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{problem::Object as Named, template, tree::Source};
+
+    #[test]
+    fn who_looks_at_a_computed_value_again_and_again_gets_the_same_one() {
+        let source = Arc::new(Source {
+            level: String::new(),
+            object: Named {
+                kind: "FleetCluster".into(),
+                namespace: "fleet".into(),
+                name: "shop".into(),
+            },
+        });
+        let read = |values: serde_json::Value| {
+            let values = values.as_object().unwrap();
+            Tree::read(&source, &ValuePath::default(), values).unwrap()
+        };
+        let values = read(json!({"big": {"$template": "{{ range(1000) | list }}"}}));
+        let environment = Arc::new(template::environment());
+        let world = World::new(&values, &read(json!({})), Vec::new(), environment);
+        let root = root(&world, &Scope::new());
+        let (one, two) = (root.get_attr("big").unwrap(), root.get_attr("big").unwrap());
+        let list = |value: &Value| {
+            let list = value.downcast_object_ref::<Vec<Value>>();
+            std::ptr::from_ref(list.unwrap())
+        };
+        assert_eq!(list(&one), list(&two));
+        assert_eq!(one.len(), Some(1000));
+    }
+}

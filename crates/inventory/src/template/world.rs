@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use api::inventory::{Segment, ValuePath};
@@ -77,7 +77,7 @@ struct Record {
     /// One for each program that runs: a template may need another.
     frames: Vec<Frame>,
     /// The values that are templates, once they were rendered.
-    rendered: HashMap<ValuePath, Made>,
+    rendered: HashMap<ValuePath, Arc<Rendered>>,
     running: Vec<ValuePath>,
     /// How many values were made, and programs run.
     spent: usize,
@@ -86,9 +86,21 @@ struct Record {
     fuel: u64,
 }
 
+/// A value that is a template, once it was rendered.
+#[derive(Debug)]
+pub(crate) struct Rendered {
+    pub(crate) made: Made,
+    /// What all of it was made of.
+    uses: BTreeSet<Use>,
+    /// As templates get it, once one has looked at it.
+    pub(crate) given: OnceLock<Value>,
+}
+
 #[derive(Debug, Default)]
 struct Frame {
     uses: BTreeSet<Use>,
+    /// The values that are templates and were looked at.
+    looked: BTreeSet<ValuePath>,
     missing: Option<ValuePath>,
     secret: Option<ValuePath>,
     failure: Option<Problem>,
@@ -238,12 +250,12 @@ impl World {
         self.spend((1, bytes_of(tree)), &tree.origin.source, &tree.origin.at)?;
         let shape = match &tree.shape {
             Shape::Leaf(Leaf::Template(text)) => {
-                let known = self.record().rendered.get(path).map(Made::size);
-                if let Some(size) = known {
+                let known = self.record().rendered.get(path).cloned();
+                if let Some(known) = known {
                     // Before it is copied.
-                    self.spend(size, &tree.origin.source, &tree.origin.at)?;
+                    self.spend(known.made.size(), &tree.origin.source, &tree.origin.at)?;
                 }
-                return self.made_of_template(path, tree, text);
+                return Ok(self.render(path, tree, text)?.made.clone());
             }
             Shape::Leaf(Leaf::Plain(value)) => MadeShape::Leaf(value.clone()),
             Shape::Leaf(Leaf::Secret(value)) => MadeShape::Secret(value.clone()),
@@ -278,15 +290,32 @@ impl World {
         })
     }
 
-    /// What a value that is a template comes to. Whoever looks at it gives no more of it than an expression takes, which counts then.
-    pub(crate) fn made_of_template(
+    /// What a value that is a template comes to, for a program that looks at it. That gives no more of it than an expression takes, which
+    /// counts then.
+    pub(crate) fn look(
         self: &Arc<Self>,
         path: &ValuePath,
         tree: &Arc<Tree>,
         text: &Arc<str>,
-    ) -> Result<Made, Problem> {
-        if let Some(made) = self.record().rendered.get(path) {
-            return Ok(made.clone());
+    ) -> Result<Arc<Rendered>, Problem> {
+        let rendered = self.render(path, tree, text)?;
+        // A loop may look at it with each turn.
+        if let Some(frame) = self.record().frames.last_mut()
+            && frame.looked.insert(path.clone())
+        {
+            frame.uses.extend(rendered.uses.iter().cloned());
+        }
+        Ok(rendered)
+    }
+
+    fn render(
+        self: &Arc<Self>,
+        path: &ValuePath,
+        tree: &Arc<Tree>,
+        text: &Arc<str>,
+    ) -> Result<Arc<Rendered>, Problem> {
+        if let Some(rendered) = self.record().rendered.get(path) {
+            return Ok(rendered.clone());
         }
         let origin = &tree.origin;
         let fails = |rule| origin.source.problem(ValuePath::clone(&origin.at), rule);
@@ -329,8 +358,16 @@ impl World {
                 what: Taken::Value,
             }]),
         );
-        self.record().rendered.insert(path.clone(), made.clone());
-        Ok(made)
+        let mut uses = BTreeSet::new();
+        made.gather(&mut uses);
+        let rendered = Arc::new(Rendered {
+            made,
+            uses,
+            given: OnceLock::new(),
+        });
+        let mut record = self.record();
+        record.rendered.insert(path.clone(), rendered.clone());
+        Ok(rendered)
     }
 
     /// Runs a program and makes what it gives a rendered value; none for `omit`.
@@ -506,7 +543,7 @@ impl World {
         let record = self.record();
         let rendered = record.rendered.iter();
         rendered
-            .map(|(path, made)| (path.clone(), made.clone()))
+            .map(|(path, rendered)| (path.clone(), rendered.made.clone()))
             .collect()
     }
 
@@ -559,6 +596,16 @@ impl Made {
                 .collect::<serde_json::Map<_, _>>()
                 .into(),
             MadeShape::List(list) => list.iter().map(Self::to_value).collect(),
+        }
+    }
+
+    /// All that it was made of.
+    fn gather(&self, uses: &mut BTreeSet<Use>) {
+        uses.extend(self.uses.iter().cloned());
+        match &self.shape {
+            MadeShape::Map(map) => map.values().for_each(|made| made.gather(uses)),
+            MadeShape::List(list) => list.iter().for_each(|made| made.gather(uses)),
+            MadeShape::Leaf(_) | MadeShape::Secret(_) => {}
         }
     }
 

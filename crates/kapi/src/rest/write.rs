@@ -124,7 +124,8 @@ async fn insert_once(
     if value["metadata"]
         .get("resourceVersion")
         .and_then(Value::as_str)
-        .is_some_and(|v| !v.is_empty())
+        // Zero is none.
+        .is_some_and(|v| !v.is_empty() && v != "0")
     {
         return Err(Failure::bad_request(
             "resourceVersion should not be set on objects to be created",

@@ -472,6 +472,25 @@ async fn status_is_split_and_generation_counts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_apply_that_names_no_revision_makes_an_object_and_changes_none() {
+    let api = Api::new().await;
+    let path = format!("{CLUSTERS}/c?fieldManager=me&force=true");
+    for (version, expected) in [
+        ("1.35.4", StatusCode::CREATED),
+        ("1.35.5", StatusCode::CONFLICT),
+    ] {
+        let body = json!({
+            "apiVersion": "kubespray.k8s.io/v1", "kind": "Cluster",
+            "metadata": {"name": "c", "resourceVersion": "0"}, "spec": {"kubernetesVersion": version},
+        });
+        let (code, answer) = api
+            .send(Method::PATCH, &path, "application/apply-patch+yaml", body)
+            .await;
+        assert_eq!(code, expected, "{answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_apply_to_a_status_heeds_the_revision_that_it_names() {
     let api = Api::new().await;
     let cluster = |metadata: Value, state: &str| {

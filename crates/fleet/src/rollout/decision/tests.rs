@@ -1082,6 +1082,17 @@ fn a_wave_of_a_name_that_every_run_has_begins_no_run_and_holds_none_up() {
         "{}",
         phases(&goes_on)
     );
+    // Nor is it Stalled for it: what comes of the name is told beside what comes next.
+    assert_eq!(goes_on.problem, None);
+    let queued = |decided: &Decided| decided.queued.clone().unwrap_or_default();
+    let told = format!("no edit begins another run: {problem}");
+    assert_eq!(queued(&goes_on), told);
+    let later = known(&[("a1", "2", "2"), ("b1", "2", "3")]);
+    let later = pass(&mut begun, &later);
+    assert_eq!(
+        queued(&later),
+        format!("a later edit of b1 is carried out when this run has ended; {told}")
+    );
 }
 
 #[test]
@@ -1223,6 +1234,43 @@ fn nothing_begins_while_something_is_not_known_and_the_reason_is_told() {
         let waits = decided.verdict.waits.unwrap();
         assert!(waits.contains(words), "{name}: {waits}");
     }
+}
+
+#[test]
+fn a_run_gives_way_to_no_edit_while_nobody_knows_whose_clusters_are() {
+    let mut rollout = rollout(json!({"onEdit": "Supersede", "soak": "0s"}));
+    pass(
+        &mut rollout,
+        &known(&[("a1", "1", "2"), ("b1", "1", "2"), ("b2", "2", "2")]),
+    );
+    // It seems to have those of a Rollout that cannot be read.
+    let mut taken = known(&[
+        ("a1", "2", "2"),
+        ("b1", "1", "2"),
+        ("b2", "2", "2"),
+        ("c1", "1", "2"),
+    ]);
+    taken.unreadable = Some(("other".to_owned(), "a field".to_owned()));
+    let mut last = Decided::default();
+    for _ in 0..3 {
+        last = pass(&mut rollout, &taken);
+    }
+    assert_eq!(phases(&last), "a1=Done@2 b1=Pending@2");
+    assert!(last.ended.is_none());
+    assert_eq!(
+        last.verdict.waits.as_deref(),
+        Some(
+            "Rollout other cannot be read, so nobody knows what it has under way: a field; mend it, or run the release that wrote it"
+        )
+    );
+    assert_eq!(
+        last.queued.as_deref(),
+        Some("a later edit of c1 takes the place of this run when Rollout other can be read")
+    );
+    taken.unreadable = None;
+    taken.own.retain(|candidate| candidate.name != "c1");
+    let on = pass(&mut rollout, &taken);
+    assert_eq!(phases(&on), "a1=Done@2 b1=Updating@2");
 }
 
 #[test]
