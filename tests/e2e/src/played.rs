@@ -231,7 +231,7 @@ impl Place<'_> {
         for at in 0..wanted {
             let name = format!("{by}-{at}");
             if there.iter().any(|machine| machine.name_any() == name) {
-                let host = if kind.2 == OWNERS[0].2 { 0 } else { 1 };
+                let host = u8::from(kind.2 != OWNERS[0].2);
                 let address = format!("10.0.{host}.{}", at + 1);
                 let addresses = json!([{"type": "InternalIP", "address": address}]);
                 let status =

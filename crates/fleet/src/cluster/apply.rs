@@ -452,13 +452,12 @@ pub(super) async fn write(
         let uid = |object: &Value| object["metadata"]["uid"].clone();
         if now.as_ref().map(uid) != there.map(uid) {
             let now = now.as_ref();
-            return match now.and_then(|now| obstacles::foreign(cluster, part, now)) {
-                Some(foreign) => Ok(Err(foreign)),
-                None => {
-                    let what = format!("apply {}, which has come or gone meanwhile", part.title());
-                    Err(Error::Api(what, kube::Error::Api(refusal)))
-                }
-            };
+            let foreign = now.and_then(|now| obstacles::foreign(cluster, part, now));
+            if let Some(foreign) = foreign {
+                return Ok(Err(foreign));
+            }
+            let what = format!("apply {}, which has come or gone meanwhile", part.title());
+            return Err(Error::Api(what, kube::Error::Api(refusal)));
         }
     }
     Ok(Err(FleetProblem {

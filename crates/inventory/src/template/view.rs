@@ -58,14 +58,14 @@ pub(crate) fn give(world: &Arc<World>, path: ValuePath, tree: &Arc<Tree>) -> Val
             secret(world, path, value)
         }
         Shape::Leaf(Leaf::Template(text)) => match world.look(&path, tree, text) {
-            Ok(rendered) => match &rendered.made.shape {
-                MadeShape::Secret(value) => secret(world, path, value),
-                // Shared: an expression that looks at it is one step, however large it is.
-                _ => {
-                    let given = || Value::from(Serde(rendered.made.to_value()));
-                    rendered.given.get_or_init(given).clone()
+            Ok(rendered) => {
+                if let MadeShape::Secret(value) = &rendered.made.shape {
+                    return secret(world, path, value);
                 }
-            },
+                // Shared: an expression that looks at it is one step, however large it is.
+                let given = || Value::from(Serde(rendered.made.to_value()));
+                rendered.given.get_or_init(given).clone()
+            }
             Err(problem) => {
                 world.note_failure(problem);
                 Value::from(minijinja::Error::from(ErrorKind::InvalidOperation))
