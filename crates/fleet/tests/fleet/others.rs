@@ -1,5 +1,7 @@
 //! What a FleetCluster may name and is not its own, and what it made and nobody wrote down.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use api::{
     Cluster, ClusterNode,
     inventory::{
@@ -199,13 +201,12 @@ fn in_between<F>(
 where
     F: Future<Output = ()>,
 {
-    let once = std::sync::Once::new();
+    let is_done = AtomicBool::new(false);
     Faults::when(move |request| {
-        if is_meant(request) {
-            once.call_once(|| {
-                let work = || tokio::runtime::Handle::current().block_on(done());
-                tokio::task::block_in_place(work);
-            });
+        // Others of the same kind do not wait for it.
+        if is_meant(request) && !is_done.swap(true, Ordering::SeqCst) {
+            let work = || tokio::runtime::Handle::current().block_on(done());
+            tokio::task::block_in_place(work);
         }
         None
     })
