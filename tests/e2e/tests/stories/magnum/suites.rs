@@ -65,7 +65,19 @@ fn openstack_s_and_gophercloud_s_own_tests_pass() {
     assert_eq!(told.len(), 60);
 
     let tests = go(&mut world.keystone.gophercloud(&Terminal::default()).unwrap());
-    eprintln!("{tests:?}");
+    let whole = tests.iter().filter(|(name, _)| !name.contains('/'));
+    let whole: Vec<_> = whole
+        .map(|(name, became)| (name.as_str(), became.as_str()))
+        .collect();
+    // Its authors skip the first, for it asks for one fixed cluster.
+    let wanted = [
+        ("TestCertificatesCRUD", "skip"),
+        ("TestClusterTemplatesCRUD", "pass"),
+        ("TestClustersCRUD", "pass"),
+        ("TestNodeGroupsCRUD", "pass"),
+        ("TestQuotasCRUD", "pass"),
+    ];
+    assert_eq!(whole, wanted);
 }
 
 fn tempest(tests: &mut Command) -> BTreeMap<String, String> {
@@ -104,9 +116,8 @@ fn go(tests: &mut Command) -> BTreeMap<String, String> {
             _ => {}
         }
     }
-    let passed = ended.values().filter(|action| *action == "pass").count();
     assert!(
-        told.status.success() && passed > 0,
+        told.status.success(),
         "{ended:?}\n{said:#?}\n{}",
         String::from_utf8_lossy(&told.stderr)
     );
