@@ -30,9 +30,7 @@ impl Problem {
             remedy: remedy.into(),
         }
     }
-}
 
-impl Problem {
     /// What is wrong, without the field and the remedy.
     pub fn what(&self) -> String {
         let Self { value, rule, .. } = self;

@@ -25,7 +25,7 @@ use super::{
     history::{self, Taken},
     known::Known,
     rollback,
-    waves::{self, Candidate},
+    waves::{self, Candidate, spec_field},
 };
 
 /// What a pass decided.
@@ -502,10 +502,6 @@ fn wrong(rollout: &Rollout, path: ValuePath, rule: Rule) -> Problem {
         path,
         rule,
     }
-}
-
-fn spec_field(key: &str) -> ValuePath {
-    ValuePath::default().key("spec").key(key)
 }
 
 const WINDOWS: &str = "spec.windows";

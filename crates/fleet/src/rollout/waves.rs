@@ -64,13 +64,7 @@ pub fn unknown_levels(
     spec: &RolloutSpec,
     known: &BTreeSet<String>,
 ) -> impl Iterator<Item = (ValuePath, Rule)> {
-    let field = |list: &str, place| {
-        ValuePath::default()
-            .key("spec")
-            .key(list)
-            .index(place)
-            .key("level")
-    };
+    let field = |list, place| spec_field(list).index(place).key("level");
     let waves = spec.waves.iter().enumerate();
     let waves =
         waves.filter_map(move |(place, wave)| Some((field("waves", place), wave.level.as_ref()?)));
@@ -82,6 +76,11 @@ pub fn unknown_levels(
         let (level, known) = (level.clone(), known.iter().cloned().collect());
         (path, Rule::NoSuchLevel { level, known })
     })
+}
+
+/// A field of a Rollout's spec.
+pub(super) fn spec_field(key: &str) -> ValuePath {
+    ValuePath::default().key("spec").key(key)
 }
 
 /// What a cluster counts against.

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use api::{
     Cluster, ClusterNode,
     inventory::{
-        ClusterTemplate, FLEET_CLUSTER_ANNOTATION, FleetCluster, Hierarchy, ROLLS_ANNOTATION,
+        ClusterTemplate, FLEET_CLUSTER_ANNOTATION, FleetCluster, FleetProblem, Hierarchy,
+        ROLLS_ANNOTATION,
     },
     secrets::{REFRESH_ANNOTATION, VaultSecret},
 };
@@ -22,15 +23,28 @@ use crate::world::{FLEET, World, is_ready, operate, status};
 
 const OTHERS: &str = "billing";
 
-async fn begin(world: &World, documents: Value) {
+async fn begin<const N: usize>(world: &World, documents: [Value; N]) {
     let levels = json!({"levels": [{"name": "site", "kind": "Site", "presence": "Optional"}]});
     world.apply::<Hierarchy>("default", levels).await;
-    let template = json!({"backEnd": "Plain", "documents": documents});
+    let documents = documents.map(|object| json!({"object": object}));
+    let template = json!({"backEnd": "Plain", "documents": documents.to_vec()});
     world.apply::<ClusterTemplate>("plain", template).await;
     let others: Namespace = serde_json::from_value(json!({"metadata": {"name": OTHERS}})).unwrap();
     let namespaces = Api::<Namespace>::all(world.client.clone());
     let parameters = PostParams::default();
     namespaces.create(&parameters, &others).await.unwrap();
+}
+
+/// What is said of a cluster of that template that cannot be born.
+async fn refused(world: &World) -> FleetProblem {
+    let spec = json!({"template": "plain"});
+    world.apply::<FleetCluster>("shop", spec).await;
+    let refused = world
+        .until::<FleetCluster>("shop", "refused", |cluster| {
+            !status(cluster).problems.is_empty()
+        })
+        .await;
+    status(&refused).problems.remove(0)
 }
 
 fn of_kubespray(kind: &str, namespace: &str, name: &str, spec: &Value) -> Value {
@@ -71,11 +85,7 @@ async fn what_others_have_is_told_to_nobody_who_names_it() {
         node(OTHERS, "n", "1.1.1.1"),
         cluster("shop", "1.34.3"),
     ];
-    begin(
-        &world,
-        json!(documents.map(|object| json!({"object": object}))),
-    )
-    .await;
+    begin(&world, documents).await;
 
     let by_hand = PatchParams::apply("somebody").force();
     let nodes = world.all::<ClusterNode>(OTHERS);
@@ -122,19 +132,9 @@ async fn a_namespace_that_others_make_is_not_made_for_a_fleet() {
     let place = "magnum-11112222333344445555666677778888";
     let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}});
     let documents = [made, node(place, "n", "1.1.1.1"), cluster("shop", "1.34.3")];
-    begin(
-        &world,
-        json!(documents.map(|object| json!({"object": object}))),
-    )
-    .await;
-    let spec = json!({"template": "plain"});
-    world.apply::<FleetCluster>("shop", spec).await;
-    let refused = world
-        .until::<FleetCluster>("shop", "refused", |cluster| {
-            !status(cluster).problems.is_empty()
-        })
-        .await;
-    assert_eq!(status(&refused).problems[0].rule, "ForeignNamespace");
+    begin(&world, documents).await;
+    let problem = refused(&world).await;
+    assert_eq!(problem.rule, "ForeignNamespace");
     let namespaces = Api::<Namespace>::all(world.client.clone());
     assert_eq!(namespaces.get_opt(place).await.unwrap(), None);
 }
@@ -142,7 +142,7 @@ async fn a_namespace_that_others_make_is_not_made_for_a_fleet() {
 #[tokio::test]
 async fn a_cluster_whose_birth_nobody_wrote_down_stays_when_it_is_called_otherwise() {
     let mut world = World::start().await;
-    let documents = json!([{"object": cluster("{{ called }}", "1.34.3")}]);
+    let documents = [cluster("{{ called }}", "1.34.3")];
     begin(&world, documents).await;
     let called = |name: &str| json!({"template": "plain", "values": {"called": name}});
     world.apply::<FleetCluster>("shop", called("one")).await;
@@ -185,7 +185,7 @@ async fn an_event_that_is_refused_keeps_no_record_back() {
     };
     let (events, none) = (Faults::when(of_events), Faults::when(|_| None));
     world.operator = operate(&world.behind(&events, &none));
-    let documents = json!([{"object": cluster("shop", "1.34.3")}]);
+    let documents = [cluster("shop", "1.34.3")];
     begin(&world, documents).await;
     let spec = json!({"template": "plain"});
     world.apply::<FleetCluster>("shop", spec).await;
@@ -233,19 +233,8 @@ async fn what_somebody_makes_while_a_cluster_is_born_is_theirs() {
     });
     world.operator = operate(&world.behind(&Faults::when(|_| None), &meanwhile));
     let documents = [node(FLEET, "n", "1.1.1.1"), cluster("shop", "1.34.3")];
-    begin(
-        &world,
-        json!(documents.map(|object| json!({"object": object}))),
-    )
-    .await;
-    let spec = json!({"template": "plain"});
-    world.apply::<FleetCluster>("shop", spec).await;
-    let refused = world
-        .until::<FleetCluster>("shop", "refused", |cluster| {
-            !status(cluster).problems.is_empty()
-        })
-        .await;
-    let problem = &status(&refused).problems[0];
+    begin(&world, documents).await;
+    let problem = refused(&world).await;
     assert_eq!(problem.rule, "ForeignObject");
     assert_eq!(problem.object, "ClusterNode/fleet/n");
     let there = nodes.get("n").await.unwrap();
@@ -258,11 +247,7 @@ async fn what_somebody_makes_while_a_cluster_is_born_is_theirs() {
 async fn what_is_made_again_is_held_against_a_cluster_that_is_born() {
     let mut world = World::start().await;
     let documents = [node(FLEET, "n", "1.1.1.1"), cluster("shop", "1.34.3")];
-    begin(
-        &world,
-        json!(documents.map(|object| json!({"object": object}))),
-    )
-    .await;
+    begin(&world, documents).await;
     let spec = || json!({"template": "plain"});
     world.apply::<FleetCluster>("shop", spec()).await;
     world.until::<FleetCluster>("shop", "born", is_ready).await;
