@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use api::inventory::{BackEnd, Naming, Segment, ValuePath};
+use jinja::deep;
 use serde_json::Value;
 
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
     template::{
         Compiled, Document, Node, NodeShape, Program,
         view::View,
-        world::{Bound, Made, MadeShape, Scope, Taken, Use, Uses, World, also, bytes, deep},
+        world::{Bound, Made, MadeShape, Scope, Taken, Use, Uses, World, also, bytes},
     },
 };
 

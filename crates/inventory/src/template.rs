@@ -7,9 +7,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use api::inventory::{BackEnd, ClusterTemplateSpec, ForEach, Naming, TemplateDocument, ValuePath};
-use minijinja::{
-    AutoEscape, Environment, ErrorKind, UndefinedBehavior, syntax::SyntaxConfig, value,
-};
+use minijinja::{Environment, ErrorKind, value};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -310,22 +308,9 @@ pub(crate) fn kind<'t>(environment: &Environment<'_>, text: &'t str) -> (&'t str
     }
 }
 
-/// Jinja as people know it from Ansible, but strict: what is not set is an error, and a text takes texts and numbers only.
+/// Jinja as people know it from Ansible, where a text takes texts and numbers only.
 fn environment() -> Environment<'static> {
-    let mut environment = Environment::new();
-    let syntax = SyntaxConfig::builder()
-        .keep_trailing_newline(true)
-        .trim_blocks(true)
-        .lstrip_blocks(true)
-        .build();
-    if let Ok(syntax) = syntax {
-        environment.set_syntax(syntax);
-    }
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_fuel(Some(FUEL));
-    environment.set_recursion_limit(64);
-    environment.remove_global("debug");
+    let mut environment = jinja::environment();
     environment.add_global("omit", minijinja::Value::from_object(Omit));
     environment.set_formatter(|output, _, value| {
         let kind = value.kind();
@@ -377,6 +362,3 @@ const OF_VAULT_SECRETS: [&str; 4] = ["vault", "mount", "engine", "refreshEvery"]
 
 /// The variable that an expression is put into.
 pub(crate) const RESULT: &str = "__result";
-
-/// Enough for a thousand turns of a loop with something to do in each, and done in a few milliseconds.
-pub(crate) const FUEL: u64 = 100_000;

@@ -2,14 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    io,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use api::inventory::{Segment, ValuePath};
+use jinja::{FUEL, Text, deep};
 use minijinja::{Environment, ErrorKind, Value};
 
-use super::{FUEL, Gives, Omit, Program, RESULT, line, said, view};
+use super::{Gives, Omit, Program, RESULT, line, said, view};
 use crate::{
     problem::{Problem, Rule},
     tree::{Leaf, Shape, Source, Tree},
@@ -188,13 +188,13 @@ impl World {
         };
         // What fails has spent what it may: nobody asks how much it was.
         self.record().fuel += FUEL;
-        let mut text = Bounded::default();
+        let mut text = Text::of_at_most(MOST_OF_TEXT);
         let captured = template.render_captured_to(root, &mut text)?;
         let left = captured.state().fuel_levels().map_or(0, |(_, left)| left);
         self.record().fuel -= left.min(FUEL);
         Ok(match program.gives {
             Gives::Value => captured.state().lookup(RESULT).unwrap_or(Value::UNDEFINED),
-            Gives::Text => Value::from(String::from_utf8_lossy(&text.0).into_owned()),
+            Gives::Text => Value::from(text.into_string()),
         })
     }
 
@@ -644,36 +644,12 @@ impl Made {
     }
 }
 
-/// Runs something where values may be nested as deep as a program can nest them with its fuel: dropping or printing them takes a frame for
-/// each, and to run out of a stack ends the process.
-pub(crate) fn deep<T>(work: impl FnOnce() -> T) -> T {
-    stacker::maybe_grow(STACK / 2, STACK, work)
-}
-
 fn too_deep(program: &Program) -> Problem {
     let rule = Rule::Reserved {
         what: format!("gives a value that is nested deeper than {MOST_DEEP} levels"),
         remedy: "make it flatter",
     };
     program.by.problem(ValuePath::clone(&program.at), rule)
-}
-
-/// A text that does not grow without an end.
-#[derive(Default)]
-struct Bounded(Vec<u8>);
-
-impl io::Write for Bounded {
-    fn write(&mut self, more: &[u8]) -> io::Result<usize> {
-        if self.0.len() + more.len() > MOST_OF_TEXT {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        self.0.extend_from_slice(more);
-        Ok(more.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// A rendered value that was also made of something else.
@@ -732,5 +708,3 @@ const MOST_OF_TEXT: usize = 4 << 20;
 const MOST_FUEL: u64 = 100 * FUEL;
 /// How deep a value may be nested. No kind of Kubernetes needs half of it.
 const MOST_DEEP: usize = 64;
-/// Room for [`FUEL`] nested values. No more of it is taken than is used.
-const STACK: usize = 256 << 20;

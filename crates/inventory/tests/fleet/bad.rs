@@ -358,8 +358,8 @@ fn what_templates_give_is_not_deeper_than_a_stack_takes() {
         let inner = nested(&format!("v{}", number - 1));
         values += &format!(", v{number}: {{$template: \"{{{{ {inner} }}}}\"}}");
     }
-    let loops =
-        "{% set n = namespace(x=[]) %}{% for i in range(9000) %}{% set n.x = [n.x] %}{% endfor %}";
+    let anew = format!("{{% set x = {} %}}", nested("x")).repeat(180);
+    let anew = format!("{{% set x = [] %}}{anew}");
     let object = "[{object: {apiVersion: v1, kind: X, metadata: {name: x}, data: '{{ v14 }}'}}]";
     for (values, says) in [
         (
@@ -367,8 +367,13 @@ fn what_templates_give_is_not_deeper_than_a_stack_takes() {
             "is nested deeper than 64 levels; make it flatter",
         ),
         (
-            &format!("v14: {{$template: \"{loops}{{{{ n.x | tojson }}}}\"}}"),
+            &format!("v14: {{$template: \"{anew}{{{{ x | tojson }}}}\"}}"),
             "",
+        ),
+        // What could be put into itself would be printed for ever.
+        (
+            "v14: {$template: \"{% set n = namespace() %}{% set n.x = n %}{{ n | string }}\"}",
+            "namespace",
         ),
     ] {
         // As small as that of a thread of the operator.

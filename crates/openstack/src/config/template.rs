@@ -4,14 +4,12 @@
 //! nothing secret can get into a file by it. There is nothing that a template could include, and it may do so much and no more.
 //!
 //! # Source
-//! `merge_configs` and `merge_yaml` of kolla-ansible 22 have Ansible render each source: the line break after a block goes
-//! (`trim_blocks`), and so does white space before one (`lstrip_blocks`).
+//! `merge_configs` and `merge_yaml` of kolla-ansible 22 have Ansible render each source.
 
-use std::{borrow::Cow, io};
+use std::borrow::Cow;
 
-use minijinja::{
-    AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, syntax::SyntaxConfig,
-};
+use jinja::Text;
+use minijinja::{Environment, Error, ErrorKind, Value};
 
 use crate::config::{Source, ini::Unreadable};
 
@@ -24,17 +22,19 @@ pub fn render(name: String, text: &str, values: &Value) -> Result<Source, Unread
     if !is_template(text) {
         return Ok(Source::new(name, text));
     }
-    let environment = environment();
-    let rendered =
-        one(&environment, text, values).map_err(|error| refused(&error, text, values))?;
-    // A second time with a mark in each line: that tells which line became which, and nothing else is taken of it.
-    let marked = one(&environment, &marked(text), values);
-    let marked = marked.ok().filter(|_| !text.contains([OPEN, CLOSE]));
-    let lines = lines(&rendered, marked.as_deref());
-    Ok(Source {
-        name,
-        text: rendered,
-        lines,
+    jinja::deep(|| {
+        let environment = jinja::environment();
+        let rendered =
+            one(&environment, text, values).map_err(|error| refused(&error, text, values))?;
+        // A second time with a mark in each line: that tells which line became which, and nothing else is taken of it.
+        let marked = one(&environment, &marked(text), values);
+        let marked = marked.ok().filter(|_| !text.contains([OPEN, CLOSE]));
+        let lines = lines(&rendered, marked.as_deref());
+        Ok(Source {
+            name,
+            text: rendered,
+            lines,
+        })
     })
 }
 
@@ -43,47 +43,12 @@ pub fn is_template(text: &str) -> bool {
     TAGS.iter().any(|(open, _)| text.contains(open))
 }
 
-fn environment() -> Environment<'static> {
-    let mut environment = Environment::new();
-    let syntax = SyntaxConfig::builder()
-        .keep_trailing_newline(true)
-        .trim_blocks(true)
-        .lstrip_blocks(true)
-        .build();
-    if let Ok(syntax) = syntax {
-        environment.set_syntax(syntax);
-    }
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_fuel(Some(FUEL));
-    environment.set_recursion_limit(64);
-    environment.remove_global("debug");
-    environment
-}
-
 fn one(environment: &Environment<'_>, text: &str, values: &Value) -> Result<String, Error> {
-    let mut written = Bounded(Vec::new());
+    let mut written = Text::of_at_most(LONGEST);
     environment
         .template_from_str(text)?
         .render_captured_to(values.clone(), &mut written)?;
-    Ok(String::from_utf8_lossy(&written.0).into_owned())
-}
-
-/// What was rendered, as long as a file may be.
-struct Bounded(Vec<u8>);
-
-impl io::Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > LONGEST {
-            return Err(io::Error::other("too long"));
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    Ok(written.into_string())
 }
 
 /// In the words of who wrote it. Of the text nothing is shown but what is between the signs of a tag: beside it may stand anything.
@@ -179,9 +144,7 @@ const TAGS: [(&str, &str); 3] = [("{{", "}}"), ("{%", "%}"), ("{#", "#}")];
 /// Of private use, so nobody writes them.
 const OPEN: char = '\u{e000}';
 const CLOSE: char = '\u{e001}';
-/// Enough for some thousand turns of a loop, and done in milliseconds.
-const FUEL: u64 = 100_000;
-/// What a ConfigMap holds of all files together, less what else is in it.
+/// How long one source may become.
 const LONGEST: usize = 256 * 1024;
 
 #[cfg(test)]
