@@ -27,8 +27,8 @@ use crate::{
 
 mod wish;
 
-pub(super) use wish::kubernetes_version;
 use wish::{NODES, Wish};
+pub(super) use wish::{kubernetes_version, version_of_image};
 
 /// What lists can be ordered by.
 const COLUMNS: [&str; 10] = [
@@ -137,8 +137,9 @@ pub(super) async fn create(asked: &Asked<'_>) -> Result<Answer, Fault> {
     let mut cluster = CoeCluster::new(&Uuid::new_v4().to_string(), spec);
     if cluster.spec.kubernetes_version.is_none()
         && let Some(session) = of_servers(asked, &cluster).await?
+        && let Some(version) = version_of_image(&template.spec.image_id, &session).await?
     {
-        wish::version_of_image(&mut cluster.spec, &template.spec.image_id, &session).await?;
+        wish::of_version(&mut cluster.spec, version);
     }
     renderable(&cluster, &template)?;
     let session = of_servers(asked, &cluster).await?;

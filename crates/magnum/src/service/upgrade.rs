@@ -7,13 +7,14 @@ use api::{
     KubernetesVersion,
     magnum::{CoeCluster, CoeClusterTemplate, NodeGroup, ServerType, State},
 };
+use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::json;
 
 use super::{
     Answer, Asked,
     actions::{group_of, made_here},
-    clusters::{any, change, kubernetes_version, renderable},
+    clusters::{any, change, kubernetes_version, of_servers, renderable, version_of_image},
     templates::{mandatory, seen},
 };
 use crate::{
@@ -44,14 +45,15 @@ pub(super) async fn upgrade(asked: &Asked<'_>, ident: &str) -> Result<Answer, Fa
     let cluster = any(asked, ident).await?;
     let uuid = json!({"uuid": cluster.name_any()});
     let template = seen(asked, &wanted).await?;
+    let wanted = version_to_be(asked, &cluster, &template).await?;
     let changed = change(asked, cluster, |cluster| {
         upgradable(cluster)?;
         cluster.spec.max_batch_size = Some(batch);
         match &group {
-            None => upgraded(cluster, &template)?,
+            None => upgraded(cluster, &template, wanted)?,
             Some(group) => {
                 let group = named(cluster, &template, group)?;
-                upgraded_alone(cluster, &template, &group)?;
+                upgraded_alone(cluster, &template, &group, wanted)?;
             }
         }
         not_left_behind(cluster)?;
@@ -59,6 +61,27 @@ pub(super) async fn upgrade(asked: &Asked<'_>, ident: &str) -> Result<Answer, Fa
     });
     changed.await?;
     Answer::accepted(uuid)
+}
+
+/// The version that a template is for: that of its label, or else what its image says that it has. Where neither says it, none is compared
+/// and the cluster's stays.
+async fn version_to_be(
+    asked: &Asked<'_>,
+    cluster: &CoeCluster,
+    template: &CoeClusterTemplate,
+) -> Result<Option<KubernetesVersion>, Fault> {
+    let told = kubernetes_version(&template.spec.labels)?;
+    if told.is_some() {
+        return Ok(told);
+    }
+    let Some(session) = of_servers(asked, cluster).await? else {
+        return Ok(None);
+    };
+    match version_of_image(&template.spec.image_id, &session).await {
+        // An administrator's token shows what they have, and not what the cluster's project has.
+        Err(_) if cluster.spec.project_id != asked.caller.project_id => Ok(None),
+        version => version,
+    }
 }
 
 fn upgradable(cluster: &CoeCluster) -> Result<(), Fault> {
@@ -89,8 +112,12 @@ fn named(
 }
 
 /// All groups together. All that can be seen before anything changes is looked at before anything changes.
-fn upgraded(cluster: &mut CoeCluster, template: &CoeClusterTemplate) -> Result<(), Fault> {
-    let wanted = reachable(version_of(cluster), cluster, template)?;
+fn upgraded(
+    cluster: &mut CoeCluster,
+    template: &CoeClusterTemplate,
+    wanted: Option<KubernetesVersion>,
+) -> Result<(), Fault> {
+    reachable(version_of(cluster), wanted, cluster, template)?;
     // The image has the programs of its version. A group with one of its own keeps it.
     let groups = &cluster.spec.node_groups;
     let ours: Vec<_> = groups
@@ -101,6 +128,7 @@ fn upgraded(cluster: &mut CoeCluster, template: &CoeClusterTemplate) -> Result<(
     let is_vm = cluster.spec.server_type.unwrap_or_default() == ServerType::Vm;
     for group in &mut cluster.spec.node_groups {
         group.kubernetes_version = None;
+        group.updated_at = Some(view::moment(Timestamp::now()));
         let is_ours = group
             .image_id
             .as_ref()
@@ -118,18 +146,12 @@ fn upgraded_alone(
     cluster: &mut CoeCluster,
     template: &CoeClusterTemplate,
     group: &NodeGroup,
+    wanted: Option<KubernetesVersion>,
 ) -> Result<(), Fault> {
     let control_planes = version_of(cluster);
     let has = group.kubernetes_version.or(control_planes);
-    let wanted = reachable(
-        if group.is_master() {
-            control_planes
-        } else {
-            None
-        },
-        cluster,
-        template,
-    )?;
+    let before = control_planes.filter(|_| group.is_master());
+    reachable(before, wanted, cluster, template)?;
     if cluster.spec.server_type.unwrap_or_default() == ServerType::Bm {
         if wanted.is_none() || wanted == has {
             return Ok(());
@@ -153,6 +175,7 @@ fn upgraded_alone(
     let of_cluster = cluster.spec.kubernetes_version;
     if let Some(group) = group_of(cluster, &group.uuid) {
         group.image_id = Some(template.spec.image_id.clone());
+        group.updated_at = Some(view::moment(Timestamp::now()));
         group.kubernetes_version = if group.is_master() {
             None
         } else {
@@ -184,13 +207,13 @@ fn followed(
     }
 }
 
-/// The version of a template, which control planes that have this one can be brought to.
+/// Lets pass a version that control planes which have this one can be brought to.
 fn reachable(
     has: Option<KubernetesVersion>,
+    wanted: Option<KubernetesVersion>,
     cluster: &CoeCluster,
     template: &CoeClusterTemplate,
-) -> Result<Option<KubernetesVersion>, Fault> {
-    let wanted = kubernetes_version(&template.spec.labels)?;
+) -> Result<(), Fault> {
     if template.spec.server_type.unwrap_or_default() != cluster.spec.server_type.unwrap_or_default()
     {
         return Err(Fault::invalid("The template is of another server_type."));
@@ -200,7 +223,7 @@ fn reachable(
         (Some(wanted), Some(has)) if !is_next(has, wanted) => Err(Fault::invalid(format!(
             "Kubernetes {has} can not be brought to {wanted} at once: go one minor version after the other."
         ))),
-        _ => Ok(wanted),
+        _ => Ok(()),
     }
 }
 

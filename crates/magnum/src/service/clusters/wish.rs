@@ -187,26 +187,29 @@ pub(in crate::service) fn kubernetes_version(
     })
 }
 
-/// Writes the version that an image says it has as if the label said it, where none does.
-pub(super) async fn version_of_image(
-    spec: &mut CoeClusterSpec,
+/// The version that an image says it has.
+pub(in crate::service) async fn version_of_image(
     image: &str,
     session: &Session,
-) -> Result<(), Fault> {
+) -> Result<Option<KubernetesVersion>, Fault> {
     let Some(version) = lookups::version_of_image(session, image).await? else {
-        return Ok(());
+        return Ok(None);
     };
     let labels = BTreeMap::from([("kube_tag".to_owned(), version.clone())]);
-    spec.kubernetes_version = kubernetes_version(&labels).map_err(|_| {
+    kubernetes_version(&labels).map_err(|_| {
         Fault::invalid(format!(
             "The property kube_version of image {image} is {version:?}, which is no version of Kubernetes: correct it, as v1.34.3, or set the label kube_tag."
         ))
-    })?;
+    })
+}
+
+/// Writes a version as if the label said it.
+pub(super) fn of_version(spec: &mut CoeClusterSpec, version: KubernetesVersion) {
+    spec.kubernetes_version = Some(version);
     let groups = spec.node_groups.iter_mut().map(|group| &mut group.labels);
-    for all in groups.chain([&mut spec.labels]) {
-        all.extend(labels.clone());
+    for labels in groups.chain([&mut spec.labels]) {
+        labels.insert("kube_tag".to_owned(), format!("v{version}"));
     }
-    Ok(())
 }
 
 fn is_name(name: &str) -> bool {

@@ -28,7 +28,8 @@ async fn openstack_without(gone: &Gone) -> String {
     let images = json!({"images": [
         {"id": IMAGE, "name": "ubuntu"}, {"id": "i2", "name": "double"}, {"id": "i3", "name": "double"},
         {"id": "i4", "name": "ubuntu-next"}, {"id": "i5", "name": "told", "kube_version": "v1.33.5"},
-        {"id": "i6", "name": "mistold", "kube_version": "latest"},
+        {"id": "i6", "name": "mistold", "kube_version": "latest"}, {"id": "i7", "name": "older", "kube_version": "v1.31.0"},
+        {"id": "i8", "name": "newer", "kube_version": "v1.34.1"}, {"id": "i9", "name": "newest", "kube_version": "v1.36.0"},
     ]});
     let networks = json!({"networks": [
         {"id": "n1", "name": "public", "router:external": true}, {"id": "n2", "name": "inside", "router:external": false},
@@ -269,6 +270,38 @@ async fn the_version_of_kubernetes_may_stand_in_the_image() {
     ] {
         refused(&create(image, json!({})).await, words);
     }
+
+    // So it is where a cluster is upgraded to a template that says none.
+    let uuid = shown["uuid"].as_str().unwrap();
+    world.tell(uuid, "CREATE_COMPLETE").await;
+    let upgrade = async |image: &str, more: Value| {
+        let mut body = json!({"cluster_template": template(image).await});
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        let path = format!("{path}/actions/upgrade");
+        world.ask(MEMBER, "POST", &path, body).await
+    };
+    let alone = json!({"nodegroup": "default-worker"});
+    for (image, more, words) in [
+        ("older", json!({}), "can not be brought back to 1.31.0"),
+        ("older", alone.clone(), "can not be brought back to 1.31.0"),
+        ("newest", json!({}), "can not be brought to 1.36.0 at once"),
+        ("newer", alone, "can not be brought to Kubernetes 1.34.1"),
+        ("mistold", json!({}), "which is no version of Kubernetes"),
+    ] {
+        refused(&upgrade(image, more).await, words);
+    }
+    let done = upgrade("newer", json!({})).await;
+    assert_eq!(done.status, 202, "{done:?}");
+    let clusters: Api<CoeCluster> = Api::namespaced(world.client.clone(), "magnum-p1");
+    let stored = clusters.get(uuid).await.unwrap();
+    assert_eq!(stored.spec.labels["kube_tag"], "v1.34.1");
+    let told = stored.spec.kubernetes_version.unwrap().to_string();
+    assert_eq!(told, "1.34.1");
+    // Each group was changed, and says so.
+    let groups = &stored.spec.node_groups;
+    assert!(groups.iter().all(|group| group.updated_at.is_some()));
 }
 
 #[tokio::test]
