@@ -54,7 +54,7 @@ pub(crate) struct Demo {
     /// Services of OpenStack in a real cluster of one node instead: from one object to an uploaded image, and an upgrade of Keystone under load
     #[arg(long, group = "story")]
     openstack: bool,
-    /// Twenty clusters from one inventory instead, one of them on hosts: a site is edited, the canary fails and holds the roll-out, and it is mended
+    /// Twenty-one clusters from one inventory instead, one of them on hosts: a site is edited, the canary fails and holds the roll-out, and it is mended
     #[arg(long, group = "story")]
     fleet: bool,
 }

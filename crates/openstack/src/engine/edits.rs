@@ -100,7 +100,7 @@ impl Worker {
         let subject = &self.work.run.spec.subject;
         let (namespace, token) = (self.namespace(), edits::token(found));
         let what = format!(
-            "release {release} would undo what was changed by hand: {}",
+            "Helm release {release} would undo what was changed by hand: {}",
             edits::told(found)
         );
         let (kind, name) = (subject.kind.to_lowercase(), &subject.name);
