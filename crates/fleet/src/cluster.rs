@@ -315,7 +315,7 @@ async fn converge(
             }
             Err(problem) => refuse(&mut pass, &revision, vec![problem]),
         }
-    } else if let Some(begun) = &pass.begun {
+    } else if let (Some(begun), Some(_)) = (&pass.begun, &pass.applied) {
         pass.is_held = true;
         pass.standing.health = FleetHealth::Failed;
         pass.standing.message = Some(match unreadable(cluster, context) {
@@ -437,6 +437,10 @@ fn unreadable(cluster: &FleetCluster, context: &Context) -> Option<(String, Stri
     let rollouts = in_namespace(&context.rollouts, &cluster.namespace()?);
     rollouts.iter().find_map(|rollout| {
         let invalid = rollout.0.as_ref().err()?;
+        // One that goes has no clusters any more.
+        if invalid.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
         let name = invalid.metadata.name.clone().unwrap_or_default();
         Some((name, api::text::plain(&invalid.error, 300)))
     })

@@ -18,7 +18,7 @@ use fleet::rollout::{
 use inventory::{
     Fleet, Hidden, Object, Problems, Rendered,
     diff::{self, Change, ClusterChange},
-    explain::{Contribution, Explanation, Question},
+    explain::{Contribution, Explanation, Question, Removed},
 };
 use kube::ResourceExt as _;
 use serde_json::Value;
@@ -108,18 +108,15 @@ async fn explain(global: &Global, options: &Explain) -> anyhow::Result<ExitCode>
             explanation.value = MASK.into();
         }
     }
-    if explanations.is_empty()
-        && let Some(gone) = rendered.removed(&question).first()
-    {
-        anyhow::bail!(
-            "{} has no {} any more: {} {} sets it, and {} {} takes it out",
-            options.cluster,
-            gone.path,
-            gone.by,
-            gone.at,
-            gone.removed_by,
-            gone.removed_at
-        );
+    let removed = rendered.removed(&question);
+    if explanations.is_empty() && !removed.is_empty() {
+        let each = removed.iter().map(|gone| {
+            let Removed { path, by, at, .. } = gone;
+            let (who, place) = (&gone.removed_by, &gone.removed_at);
+            format!("{path}, which {by} {at} sets and {who} {place} takes out")
+        });
+        let each: Vec<_> = each.collect();
+        anyhow::bail!("{} has these no more: {}", options.cluster, each.join("; "));
     }
     anyhow::ensure!(
         !explanations.is_empty(),

@@ -183,7 +183,10 @@ impl Situation<'_> {
             _ => false,
         };
         let supersedes = spec.on_edit.unwrap_or_default() == OnEdit::Supersede || stands;
-        let gives_way = !later.is_empty() && self.is_seen() && supersedes;
+        // To what could begin: one that may not would leave what is half changed to nobody.
+        let is_right = decided.problem.is_none() && name_of_another(self.rollout).is_none();
+        let may_begin = is_right && self.is_seen() && self.known.is_unknown().is_none();
+        let gives_way = !later.is_empty() && may_begin && supersedes;
         let mut policy = waves::policy(spec);
         if decided.problem.is_some() {
             policy.parallel = 0;
@@ -230,6 +233,10 @@ impl Situation<'_> {
             } else if supersedes && let Some((rollout, _)) = &self.known.unreadable {
                 format!(
                     "a later edit of {what} takes the place of this run when Rollout {rollout} can be read"
+                )
+            } else if supersedes && !is_right {
+                format!(
+                    "a later edit of {what} takes the place of this run when the Rollout is mended"
                 )
             } else if supersedes {
                 format!(

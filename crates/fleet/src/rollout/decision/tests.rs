@@ -1268,6 +1268,15 @@ fn a_run_gives_way_to_no_edit_while_nobody_knows_whose_clusters_are() {
         Some("a later edit of c1 takes the place of this run when Rollout other can be read")
     );
     taken.unreadable = None;
+    // Nor while somebody has one that cannot be rendered, whosever that is: the edit could not begin either.
+    taken.unknown = [("d1".to_owned(), "site nope is not there".to_owned())].into();
+    let still = pass(&mut rollout, &taken);
+    assert!(still.ended.is_none());
+    assert_eq!(
+        still.queued.as_deref(),
+        Some("a later edit of c1 takes the place of this run when every cluster can be rendered")
+    );
+    taken.unknown.clear();
     taken.own.retain(|candidate| candidate.name != "c1");
     let on = pass(&mut rollout, &taken);
     assert_eq!(phases(&on), "a1=Done@2 b1=Updating@2");
