@@ -66,17 +66,17 @@ pub fn rights(objects: &[Object]) -> Rights {
     }
 }
 
-/// What it takes to be told when these objects change: their kinds, and Secrets by name. Who may watch something may read it, and all of
-/// this may be read by [`rights`].
+/// What it takes to be told when these objects change: their kinds, and Secrets by name, which are listed so too, for a watch begins with a
+/// list. Who may watch something may read it, and all of this may be read by [`rights`].
 pub fn watching(objects: &[Object]) -> Vec<Rule> {
     let plurals = plurals(objects);
     let rules = objects.iter().filter(|object| !is_namespace(object));
     let rules = rules.map(|object| {
-        let watched = Rule::on(object.group(), &plural_of(object, &plurals), &["watch"]);
+        let plural = plural_of(object, &plurals);
         if is_secret(object) {
-            watched.named(object.name())
+            Rule::on(object.group(), &plural, &["list", "watch"]).named(object.name())
         } else {
-            watched
+            Rule::on(object.group(), &plural, &["watch"])
         }
     });
     Rule::merged(rules)

@@ -59,13 +59,13 @@ pub fn of_release(manifest_label: &str, mut objects: Vec<Object>) -> Rights {
     rights
 }
 
-/// To be told of another value of a variable: whoever may watch that Secret may read it.
+/// To be told of another value of a variable, which begins with a list of that one Secret: whoever may watch it may read it.
 pub fn watching_variables(name: &str) -> Rule {
     Rule {
         api_groups: BTreeSet::from([String::new()]),
         resources: BTreeSet::from(["secrets".to_owned()]),
         resource_names: BTreeSet::from([name.to_owned()]),
-        verbs: BTreeSet::from(["watch".to_owned()]),
+        verbs: ["list", "watch"].map(str::to_owned).into(),
         ..Rule::default()
     }
 }
@@ -219,7 +219,7 @@ mod tests {
         let rights = of_release("infrastructure-boat", vec![namespace, certificate]);
         let told: Vec<_> = rights.rules.iter().map(Rule::to_string).collect();
         for expected in [
-            "create, delete, get, patch, watch secrets named webhook-cert, webhook-cert-authority",
+            "create, delete, get, list, patch, watch secrets named webhook-cert, webhook-cert-authority",
             "create, delete, get, patch configmaps named windlass-applied-infrastructure-boat",
             "create, delete, get, patch certificates.cert-manager.io named serving",
         ] {

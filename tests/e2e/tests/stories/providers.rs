@@ -405,6 +405,8 @@ fn installed(world: &World) -> String {
         assert!(told.contains(step), "{step} is not told: {told}");
     }
     let said = world.operator.borrow().as_ref().unwrap().said();
+    // The rights that were granted let it be told of all that it is made of and from.
+    assert!(!said.contains("watch list error"), "{said}");
     let secret = said + &told + &run.to_string() + &core.to_string();
     assert!(
         !secret.contains("from-the-secret"),
