@@ -28,7 +28,7 @@ pub use guide::Guide;
 pub use in_cluster::{InCluster, SYSTEM, Side};
 pub use keystone::{Keystone, MagnumService, Token};
 pub use kubespray::Kubespray;
-pub use management::{Hosts, Installed, Management, PROVIDERS};
+pub use management::{Hosts, Installed, Management, PROVIDERS, Servers};
 pub use operator::{Memory, Operator, Replica};
 pub use played::{PlayedClusterApi, cluster_api_definitions};
 pub use services::{Services, Tokens};

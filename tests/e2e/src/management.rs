@@ -29,8 +29,11 @@ mod hosts;
 mod machines;
 mod patched;
 mod peers;
+mod seen;
+mod servers;
 
 pub use hosts::Hosts;
+pub use servers::Servers;
 
 /// Images lie on the node already; a loaded machine takes its time all the same.
 const LIMIT: Duration = Duration::from_mins(5);
@@ -214,9 +217,18 @@ impl Management {
         }
         progress.end();
         for kinds in &self.works_on {
-            operator::define(&self.node, &self.windlass, kinds)?;
+            self.define(kinds)?;
         }
         self.operate()
+    }
+
+    /// Has the API know more kinds of Windlass, by an option of `windlass crds`.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses them.
+    pub fn define(&self, kinds: &str) -> anyhow::Result<()> {
+        operator::define(&self.node, &self.windlass, kinds)
     }
 
     /// Starts Windlass; the one before is killed.

@@ -37,7 +37,7 @@ pub use programs::foreign::foreign;
 pub use programs::helm::{helm, helm_4};
 pub use programs::magnum::{Magnum, MagnumRelease};
 pub use programs::maria_db::MariaDb;
-pub use programs::module::module;
+pub use programs::module::{module, module_of_sum};
 pub use programs::openbao::{OpenBao, openbao};
 pub use programs::openstack::{OpenStack, kolla, kolla_ansible};
 pub use programs::snapshots::snapshot_programs;

@@ -14,7 +14,10 @@ use lab::{
 };
 use serde_json::{Value, json};
 
-use super::Management;
+use super::{
+    Management,
+    seen::{self, Seen, is_deleted, is_one},
+};
 use crate::root;
 
 /// The provider, and the hosts that it makes Machines of: all of the lab but the management cluster's own.
@@ -82,7 +85,10 @@ impl<'a> Hosts<'a> {
     /// The API does not answer.
     pub fn free(&self) -> anyhow::Result<Vec<&Host>> {
         let seen = self.observe()?;
-        Ok(self.all().filter(|host| !seen.is_taken(host)).collect())
+        Ok(self
+            .all()
+            .filter(|host| !Self::is_taken(&seen, host))
+            .collect())
     }
 
     /// Gives its API an address: the host that becomes its first control plane.
@@ -207,12 +213,13 @@ impl<'a> Hosts<'a> {
 
     fn observe(&self) -> anyhow::Result<Seen> {
         let group = Self::GROUP;
-        let kinds = format!(
-            "hostclusters.{group},hostmachines.{group},clusters.cluster.x-k8s.io,machines.cluster.x-k8s.io"
-        );
-        let list = ["get", &kinds, "--all-namespaces", "--output=json"];
-        let mut list: Value = serde_json::from_str(&self.management.kubectl(&list)?)?;
-        Ok(Seen(serde_json::from_value(list["items"].take())?))
+        let kinds = [
+            &format!("hostclusters.{group}"),
+            &format!("hostmachines.{group}"),
+            "clusters.cluster.x-k8s.io",
+            "machines.cluster.x-k8s.io",
+        ];
+        Seen::of_all(self.management, &kinds)
     }
 
     fn secret(&self, machine: &Value, name: &str) -> anyhow::Result<Vec<u8>> {
@@ -224,105 +231,30 @@ impl<'a> Hosts<'a> {
 
     /// Writes into an object's spec, and has it stay until [`Self::let_go`].
     fn keep(&self, object: &Value, spec: &Value) -> anyhow::Result<()> {
-        let mut finalizers = others(object);
-        finalizers.push(json!(FINALIZER));
-        let patch = json!({"metadata": {"finalizers": finalizers}, "spec": spec});
-        self.patch(object, &patch, &[])
+        seen::keep(self.management, object, spec, FINALIZER)
     }
 
     fn let_go(&self, object: &Value) -> anyhow::Result<()> {
-        self.patch(
-            object,
-            &json!({"metadata": {"finalizers": others(object)}}),
-            &[],
-        )
+        seen::let_go(self.management, object, FINALIZER)
     }
 
     fn tell(&self, object: &Value, status: &Value) -> anyhow::Result<()> {
-        self.patch(
-            object,
-            &json!({"status": status}),
-            &["--subresource=status"],
-        )
-    }
-
-    fn patch(&self, object: &Value, patch: &Value, options: &[&str]) -> anyhow::Result<()> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let kind = format!("{}.{}", text(&object["kind"]), Self::GROUP);
-        let name = text(&object["metadata"]["name"]);
-        let namespace = text(&object["metadata"]["namespace"]);
-        let patch = patch.to_string();
-        let arguments = [
-            "--namespace",
-            &namespace,
-            "patch",
-            &kind,
-            &name,
-            "--type=merge",
-            "--patch",
-            &patch,
-        ];
-        self.management
-            .kubectl(&[&arguments[..], options].concat())
-            .map(drop)
-    }
-}
-
-/// What there was at one moment.
-struct Seen(Vec<Value>);
-
-impl Seen {
-    fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
-        self.0.iter().filter(move |object| object["kind"] == kind)
-    }
-
-    fn owner(&self, kind: &str, object: &Value) -> Option<&Value> {
-        let owners = object["metadata"]["ownerReferences"].as_array()?;
-        let owner = owners.iter().find(|owner| owner["kind"] == kind)?;
-        self.0
-            .iter()
-            .find(|object| object["kind"] == kind && object["metadata"]["uid"] == owner["uid"])
+        seen::tell(self.management, object, status)
     }
 
     /// Whether it is a Machine, or kept for a control plane.
-    fn is_taken(&self, host: &Host) -> bool {
+    fn is_taken(seen: &Seen, host: &Host) -> bool {
         let address = json!(host.address);
-        self.of("HostMachine")
+        seen.of("HostMachine")
             .any(|machine| machine["spec"]["host"] == host.name)
-            || self
+            || seen
                 .of("HostCluster")
                 .any(|cluster| cluster["spec"]["controlPlaneEndpoint"]["host"] == address)
     }
 }
 
-fn is_deleted(object: &Value) -> bool {
-    object["metadata"]["deletionTimestamp"].is_string()
-}
-
 fn is_provisioned(object: &Value) -> bool {
     object["status"]["initialization"]["provisioned"] == true
-}
-
-/// Whether both are of one cluster.
-fn is_one(left: &Value, right: &Value) -> bool {
-    let of = |object: &Value| {
-        let metadata = &object["metadata"];
-        [
-            metadata["namespace"].clone(),
-            metadata["labels"]["cluster.x-k8s.io/cluster-name"].clone(),
-        ]
-    };
-    of(left) == of(right)
-}
-
-/// The finalizers of others.
-fn others(object: &Value) -> Vec<Value> {
-    let finalizers = object["metadata"]["finalizers"].as_array();
-    let others = finalizers
-        .into_iter()
-        .flatten()
-        .filter(|finalizer| *finalizer != FINALIZER);
-    others.cloned().collect()
 }
 
 fn shown(object: &Value) -> String {

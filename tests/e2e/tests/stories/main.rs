@@ -25,6 +25,7 @@ mod install_guide;
 mod kubespray_checkout;
 mod magnum;
 mod magnum_hosts;
+mod magnum_machines;
 mod management;
 mod management_machines;
 mod openstack;
