@@ -6,7 +6,7 @@ use api::inventory::FleetHealth;
 use serde_json::Value;
 
 use super::{
-    part::{Part, Parts},
+    part::{Family, Part, Parts},
     pools,
 };
 
@@ -125,7 +125,11 @@ fn of_main(main: &Part, live: Option<&Value>, rolling: Rolling) -> (FleetHealth,
     // Cluster API says since v1beta2 that a cluster is Available.
     let ready = condition("Ready").or_else(|| condition("Available"));
     if ready.is_none_or(|ready| ready["status"] != "True") {
-        let is_at_work = is_true("Reconciling") || !main.is_kubespray() || ready.is_none();
+        let is_at_work = match main.family() {
+            Family::Kubespray => is_true("Reconciling") || ready.is_none(),
+            // They do not tell what has failed from what takes its time.
+            Family::ClusterApi | Family::Vault | Family::Other => true,
+        };
         let health = if is_at_work {
             FleetHealth::AtWork
         } else {
