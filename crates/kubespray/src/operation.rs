@@ -21,7 +21,11 @@ pub mod snapshot;
 pub mod toolbox;
 pub mod upgrade;
 
-use api::{Cluster, Run, cluster::ClusterState, run::RunPhase};
+use api::{
+    Cluster, Run,
+    cluster::{self, ClusterState},
+    run::RunPhase,
+};
 use runs::phase;
 
 use self::asked::Asked;
@@ -255,7 +259,7 @@ pub static TOOLBOX: Operation = Operation {
 
 /// Runs the playbooks once more over a built cluster.
 pub static CONVERGE: Operation = Operation {
-    name: "Converge",
+    name: cluster::CONVERGE,
     state: ClusterState::Converging,
     reason: "Converging",
     leaves: Leaves::Cluster,
@@ -289,7 +293,7 @@ pub static ADOPT: Operation = Operation {
 
 /// Builds a cluster.
 pub static CREATE: Operation = Operation {
-    name: "Create",
+    name: cluster::CREATE,
     state: ClusterState::Creating,
     reason: "Creating",
     leaves: Leaves::Cluster,

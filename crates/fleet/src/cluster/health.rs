@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::inventory::FleetHealth;
+use api::{cluster::request::waits_for_request, inventory::FleetHealth};
 use serde_json::Value;
 
 use super::{
@@ -148,11 +148,10 @@ fn of_main(main: &Part, live: Option<&Value>, rolling: Rolling) -> (FleetHealth,
     };
     let pending = live["status"]["pending"].as_array();
     // Somebody wrote another value into a Secret, or changed variables by hand: that is no reason to keep roll-outs away.
-    let (asked, others): (Vec<_>, Vec<_>) = pending.into_iter().flatten().partition(|pending| {
-        rolling == Rolling::No
-            && pending["operation"] == "Converge"
-            && pending["reason"] == "NotRequested"
-    });
+    let (asked, others): (Vec<_>, Vec<_>) = pending
+        .into_iter()
+        .flatten()
+        .partition(|pending| rolling == Rolling::No && waits_for_request(pending));
     if let Some(pending) = others.first() {
         return (FleetHealth::AtWork, Some(waits(pending)));
     }

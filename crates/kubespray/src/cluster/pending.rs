@@ -4,7 +4,7 @@
 
 use api::{
     Cluster, Duration, HostName, Run,
-    cluster::Pending,
+    cluster::{NOT_REQUESTED, Pending},
     run::Plan,
     run::{DesiredState, RunPhase},
     text::lines,
@@ -534,7 +534,7 @@ impl List<'_> {
             );
             match self.refuses_converge() {
                 Some((reason, why)) => (reason, format!("{why}; after that {asked}")),
-                None => ("NotRequested", asked),
+                None => (NOT_REQUESTED, asked),
             }
         } else {
             let kept: Vec<_> = kept.iter().map(ToString::to_string).collect();
