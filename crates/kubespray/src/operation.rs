@@ -269,7 +269,7 @@ pub static CONVERGE: Operation = Operation {
     quiet: false,
     decide: converge::decide,
     asked: AskedBy::Cluster(&converge::ASKED),
-    fails: Fails::AsWished,
+    fails: Fails::HoldsUp,
     reaches: Reaches::EveryHost,
     thresholds: "converge",
 };
@@ -365,6 +365,8 @@ pub enum Reaches {
 pub enum Fails {
     /// It waits for a person, and what could not go on without stands before it.
     Waits,
+    /// It waits for a person, and what goes over the hosts that it may have left broken waits for that: hosts that join, and upgrades.
+    HoldsUp,
     /// What it was for is found again in what is declared, or the operation says so itself.
     AsWished,
     /// That is past: the cluster is what it was.

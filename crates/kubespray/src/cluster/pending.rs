@@ -441,7 +441,7 @@ impl List<'_> {
             Ahead::AtWork(run) => Some(run.spec.operation.as_str()),
             _ => None,
         };
-        if lets_in.is_some_and(|name| name == COMPONENT.name || name == UPGRADE.name) {
+        if lets_in.is_some_and(component::lets_pods_in) {
             return;
         }
         let Some(left) = component::left(&situation.observed.runs) else {
