@@ -48,32 +48,17 @@ pub(crate) struct Bench {
     windlass: Option<PathBuf>,
 }
 
+/// What there is to measure, in the order in which everything is measured.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum Name {
-    /// A run through Windlass against plain ansible-playbook
-    Sliced,
+    /// Plans for 2,000 hosts
+    Plans,
     /// 200 addresses of which 20 are dead
     Probe,
     /// One look of the drift radar at 50 hosts against plain logins
     Radar,
-    /// A snapshot of an etcd of 100 MiB against `etcdctl snapshot save`
-    Snapshot,
     /// `windlass explain failure` of a run of 500 hosts
     Explain,
-    /// The embedded API against etcd and kube-apiserver
-    Api,
-    /// An operator at rest
-    Operator,
-    /// An operator while 20 Clusters of 500 hosts are created
-    Creates,
-    /// An operator with 1,000 built Clusters at rest
-    Built,
-    /// Plans for 2,000 hosts
-    Plans,
-    /// A worker that joins, a dead host, an operator that is started again
-    Living,
-    /// A minor upgrade of three nodes against plain ansible-playbook
-    Upgrades,
     /// `windlass providers generate` against `clusterctl generate provider`
     Providers,
     /// Four providers in a real cluster: upgraded under calls, at rest, and the same by clusterctl and the Cluster API operator
@@ -84,6 +69,22 @@ enum Name {
     Magnum,
     /// A cloud from nothing to an image against the same services by hand, an upgrade of its Keystone, and its operator at rest
     Openstack,
+    /// The embedded API against etcd and kube-apiserver
+    Api,
+    /// An operator at rest
+    Operator,
+    /// An operator while 20 Clusters of 500 hosts are created
+    Creates,
+    /// An operator with 1,000 built Clusters at rest
+    Built,
+    /// A run through Windlass against plain ansible-playbook
+    Sliced,
+    /// A snapshot of an etcd of 100 MiB against `etcdctl snapshot save`
+    Snapshot,
+    /// A worker that joins, a dead host, an operator that is started again
+    Living,
+    /// A minor upgrade of three nodes against plain ansible-playbook
+    Upgrades,
 }
 
 /// One line of the table.
@@ -126,27 +127,8 @@ impl Row {
 
 /// Measures and prints the table.
 pub(crate) fn bench(options: &Bench) -> anyhow::Result<()> {
-    let all = [
-        Name::Plans,
-        Name::Probe,
-        Name::Radar,
-        Name::Explain,
-        Name::Providers,
-        Name::Management,
-        Name::Fleet,
-        Name::Magnum,
-        Name::Openstack,
-        Name::Api,
-        Name::Operator,
-        Name::Creates,
-        Name::Built,
-        Name::Sliced,
-        Name::Snapshot,
-        Name::Living,
-        Name::Upgrades,
-    ];
     let names = if options.names.is_empty() {
-        &all[..]
+        Name::value_variants()
     } else {
         &options.names
     };
@@ -300,6 +282,16 @@ fn output(command: &mut Command) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_guide_names_each_bench() {
+        let guide = std::fs::read_to_string(tools::root().join("docs/benchmarks.md")).unwrap();
+        for name in Name::value_variants() {
+            let name = name.to_possible_value().unwrap();
+            let command = format!("\ncargo xtask bench {} ", name.get_name());
+            assert!(guide.contains(&command), "no line begins with {command:?}");
+        }
+    }
 
     #[test]
     fn the_median_is_in_the_middle() {

@@ -39,7 +39,7 @@ fn missing_of(root: &Path, tests: &str) -> Vec<String> {
 }
 
 /// The directory of a crate or Python package.
-fn directory(root: &Path, name: &str) -> Option<PathBuf> {
+pub(crate) fn directory(root: &Path, name: &str) -> Option<PathBuf> {
     let places = ["crates", "tests", "."].map(|place| root.join(place).join(name));
     places
         .into_iter()

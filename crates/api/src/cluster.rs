@@ -20,6 +20,15 @@ use crate::{
     upgrade::UpgradePolicy,
 };
 
+pub mod request;
+
+/// The operation that builds a cluster, in Runs and in what the status tells of them.
+pub const CREATE: &str = "Create";
+/// The operation that runs the playbooks once more over a built cluster, in the same places.
+pub const CONVERGE: &str = "Converge";
+/// The reason of what waits for a person who asks for it, in `status.pending`.
+pub const NOT_REQUESTED: &str = "NotRequested";
+
 /// What a cluster should be. One cluster a namespace, so that its Events stay together; its hosts are the ClusterNodes
 /// of the same namespace.
 #[derive(CustomResource, Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]

@@ -156,8 +156,9 @@ fn render(resolved: Resolved) -> Result<Rendered, Vec<Problem>> {
         autoscaled::hand_over(&mut documents);
         hashed::name(&mut documents);
         problems.extend(renderer.twice(&documents));
-        if template.back_end == BackEnd::Kubespray {
-            problems.extend(kubespray::check(&template, &documents));
+        match template.back_end {
+            BackEnd::Kubespray => problems.extend(kubespray::check(&template, &documents)),
+            BackEnd::Plain => {}
         }
     }
     if !problems.is_empty() {

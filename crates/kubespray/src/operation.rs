@@ -21,7 +21,11 @@ pub mod snapshot;
 pub mod toolbox;
 pub mod upgrade;
 
-use api::{Cluster, Run, cluster::ClusterState, run::RunPhase};
+use api::{
+    Cluster, Run,
+    cluster::{self, ClusterState},
+    run::RunPhase,
+};
 use runs::phase;
 
 use self::asked::Asked;
@@ -255,7 +259,7 @@ pub static TOOLBOX: Operation = Operation {
 
 /// Runs the playbooks once more over a built cluster.
 pub static CONVERGE: Operation = Operation {
-    name: "Converge",
+    name: cluster::CONVERGE,
     state: ClusterState::Converging,
     reason: "Converging",
     leaves: Leaves::Cluster,
@@ -265,7 +269,7 @@ pub static CONVERGE: Operation = Operation {
     quiet: false,
     decide: converge::decide,
     asked: AskedBy::Cluster(&converge::ASKED),
-    fails: Fails::AsWished,
+    fails: Fails::HoldsUp,
     reaches: Reaches::EveryHost,
     thresholds: "converge",
 };
@@ -289,7 +293,7 @@ pub static ADOPT: Operation = Operation {
 
 /// Builds a cluster.
 pub static CREATE: Operation = Operation {
-    name: "Create",
+    name: cluster::CREATE,
     state: ClusterState::Creating,
     reason: "Creating",
     leaves: Leaves::Cluster,
@@ -361,6 +365,8 @@ pub enum Reaches {
 pub enum Fails {
     /// It waits for a person, and what could not go on without stands before it.
     Waits,
+    /// It waits for a person, and what goes over the hosts that it may have left broken waits for that: hosts that join, and upgrades.
+    HoldsUp,
     /// What it was for is found again in what is declared, or the operation says so itself.
     AsWished,
     /// That is past: the cluster is what it was.

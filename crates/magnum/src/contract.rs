@@ -1,6 +1,6 @@
 //! The contract: what goes over the wire, and nothing of what is done about it.
 //!
-//! - [`version`]: microversions 1.1 to 1.14 and their headers;
+//! - [`version`]: microversions and their headers;
 //! - [`fault`]: every answer that is none of success, with its body;
 //! - [`fields`]: the members of a request's body, each read once, the unknown ones refused;
 //! - [`patch`]: the part of JSON patch that is spoken, with values as [`literal`]s of Python;

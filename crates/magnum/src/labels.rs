@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, net::IpAddr};
 
-use api::magnum::{CoeClusterSpec, ServerType};
+use api::magnum::CoeClusterSpec;
 
 mod table;
 
@@ -107,7 +107,7 @@ pub fn notice(cluster: &CoeClusterSpec) -> Option<String> {
         let into = match row.map(|label| label.effect) {
             None => &mut unknown,
             Some(Effect::None) => &mut idle,
-            Some(Effect::Vm(_)) if server == ServerType::Bm => &mut idle,
+            Some(Effect::Vm(_)) if !server.has_machines() => &mut idle,
             Some(_) => continue,
         };
         into.push(name.as_str());

@@ -171,8 +171,9 @@ async fn reconcile(
         // What it is made of is looked after by whoever made it.
         return Ok(Action::await_change());
     }
-    if cluster.spec.server_type.unwrap_or_default() == ServerType::Vm {
-        return context.of_machines(cluster).await;
+    match cluster.spec.server_type.unwrap_or_default() {
+        ServerType::Vm => return context.of_machines(cluster).await,
+        ServerType::Bm => {}
     }
     if !context.stores.are_read() {
         return Ok(Action::requeue(UNTIL_READ));

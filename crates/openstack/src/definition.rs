@@ -297,6 +297,17 @@ mod tests {
     }
 
     #[test]
+    fn the_guide_names_every_service() {
+        let root = env!("CARGO_MANIFEST_DIR");
+        let guide = std::fs::read_to_string(format!("{root}/../../docs/openstack.md")).unwrap();
+        let told = format!(" services: {}. ", names().collect::<Vec<_>>().join(", "));
+        assert!(
+            guide.contains(&told),
+            "docs/openstack.md does not say{told}"
+        );
+    }
+
+    #[test]
     fn every_file_is_a_service_whose_secrets_are_its_own() {
         for (name, text) in FILES {
             let definition: Definition = serde_saphyr::from_str(text).unwrap();

@@ -76,7 +76,7 @@ impl Case {
             who: Who::Ann,
             method,
             path: path.into(),
-            version: Some("container-infra 1.14".to_owned()),
+            version: Some("container-infra latest".to_owned()),
             body: Body::None,
             keep: None,
         }

@@ -15,6 +15,9 @@ const NAME: &str = "windlass-magnum";
 /// The port of the API.
 const PORT: u16 = 9511;
 
+/// What is done with objects that clusters are made of.
+const MADE: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
+
 fn labels() -> Value {
     json!({
         "app.kubernetes.io/name": "windlass",
@@ -77,7 +80,6 @@ fn rules() -> Vec<Value> {
     let objects = [
         "get", "list", "watch", "create", "update", "patch", "delete",
     ];
-    let made = ["get", "list", "watch", "create", "patch", "delete"];
     vec![
         rule(
             own,
@@ -96,7 +98,7 @@ fn rules() -> Vec<Value> {
             &["get", "list", "create", "patch", "delete"],
         ),
         rule("", &["configmaps"], &["get", "list", "create", "patch"]),
-        rule("kubespray.k8s.io", &["clusters", "clusternodes"], &made),
+        rule("kubespray.k8s.io", &["clusters", "clusternodes"], &MADE),
         rule(
             "cluster.x-k8s.io",
             &[
@@ -106,19 +108,19 @@ fn rules() -> Vec<Value> {
                 "machines",
                 "machinehealthchecks",
             ],
-            &made,
+            &MADE,
         ),
         rule(
             "controlplane.cluster.x-k8s.io",
             &["kubeadmcontrolplanes"],
-            &made,
+            &MADE,
         ),
         rule(
             "bootstrap.cluster.x-k8s.io",
             &["kubeadmconfigtemplates"],
-            &made,
+            &MADE,
         ),
-        rule("addons.cluster.x-k8s.io", &["clusterresourcesets"], &made),
+        rule("addons.cluster.x-k8s.io", &["clusterresourcesets"], &MADE),
         rule(
             "infrastructure.cluster.x-k8s.io",
             &[
@@ -126,7 +128,7 @@ fn rules() -> Vec<Value> {
                 "openstackmachines",
                 "openstackmachinetemplates",
             ],
-            &made,
+            &MADE,
         ),
     ]
 }
@@ -233,4 +235,37 @@ fn deployment(flavour: Flavour) -> Value {
             "template": {"metadata": {"labels": labels()}, "spec": pod},
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use magnum::machines::Kind;
+
+    use super::*;
+
+    /// The kinds stand in the rules as text: to build those of `Kind::ALL`, xtask would be linked with all of the service.
+    #[test]
+    fn it_may_make_each_kind_of_cluster_api_that_its_clusters_are_made_of_and_no_other() {
+        let made = rules()
+            .into_iter()
+            .filter(|rule| {
+                let group = rule["apiGroups"][0].as_str().unwrap();
+                group.ends_with("cluster.x-k8s.io")
+            })
+            .flat_map(|rule| {
+                assert_eq!(rule["verbs"], json!(MADE));
+                let resources = rule["resources"].as_array().unwrap().clone();
+                resources
+                    .into_iter()
+                    .map(move |resource| (rule["apiGroups"].clone(), resource))
+            })
+            .map(|(groups, resource)| format!("{groups} {resource}"));
+        let kinds = Kind::ALL.map(|kind| {
+            let resource = kind.resource();
+            format!("{} {}", json!([resource.group]), json!(resource.plural))
+        });
+        assert_eq!(made.collect::<BTreeSet<_>>(), BTreeSet::from(kinds));
+    }
 }

@@ -48,15 +48,66 @@ impl Outside {
     }
 }
 
+/// Tests that go together, as nextest and a test of ours find them.
+enum Suite {
+    /// All of a package.
+    Package(&'static str),
+    /// An executable of a package's tests, by its file.
+    Binary(&'static str, &'static str),
+    /// A module of a package, or a test, by its path.
+    Tests(&'static str, &'static str),
+}
+
+use Suite::{Binary, Package, Tests};
+
+impl Suite {
+    fn filter(&self) -> String {
+        match self {
+            Package(package) => format!("package({package})"),
+            Binary(package, binary) => format!("(package({package}) & binary({binary}))"),
+            Tests(package, path) => format!("(package({package}) & test(/^{path}(::|$)/))"),
+        }
+    }
+}
+
 /// What only the suites on real hosts and real API servers bring along: `--quick` is without them.
-const HOSTS: &str = "package(conformance) | package(differential) | package(e2e) | package(lab) | \
-    (package(kapi) & binary(kubectl)) | (package(helm) & binary(releases)) | (package(openstack) & binary(/^(kolla|merge|schema)$/))";
+const HOSTS: [Suite; 9] = [
+    Package("conformance"),
+    Package("differential"),
+    Package("e2e"),
+    Package("lab"),
+    Binary("kapi", "kubectl"),
+    Binary("helm", "releases"),
+    Binary("openstack", "kolla"),
+    Binary("openstack", "merge"),
+    Binary("openstack", "schema"),
+];
 
 /// Stories that only `--full` tells.
-const FULL: &str = "(package(e2e) & test(/^(adopt|planes|recover|replace|component|patched|self_managing|magnum::compared|magnum::driver|magnum::suites|magnum_hosts|management|management_machines|fleet|upgrade)::/)) | \
-    (package(e2e) & test(/^(openstack::(a_backup_|kolla::|layers::|writes::)|providers::existing::)/)) | \
-    (package(magnum) & test(/::migration::real::/)) | \
-    (package(lab) & binary(managers))";
+const FULL: [Suite; 22] = [
+    Tests("e2e", "adopt"),
+    Tests("e2e", "planes"),
+    Tests("e2e", "recover"),
+    Tests("e2e", "replace"),
+    Tests("e2e", "component"),
+    Tests("e2e", "patched"),
+    Tests("e2e", "self_managing"),
+    Tests("e2e", "magnum::compared"),
+    Tests("e2e", "magnum::driver"),
+    Tests("e2e", "magnum::suites"),
+    Tests("e2e", "magnum_hosts"),
+    Tests("e2e", "management"),
+    Tests("e2e", "management_machines"),
+    Tests("e2e", "fleet"),
+    Tests("e2e", "upgrade"),
+    Tests("e2e", "openstack::a_backup_brings_back_what_was_there"),
+    Tests("e2e", "openstack::kolla"),
+    Tests("e2e", "openstack::layers"),
+    Tests("e2e", "openstack::writes"),
+    Tests("e2e", "providers::existing"),
+    Tests("magnum", "service::tests::migration::real"),
+    Binary("lab", "managers"),
+];
 
 /// Compiles the tests.
 pub(super) fn build(options: &Test) -> Result<()> {
@@ -172,12 +223,17 @@ fn chosen(options: &Test) -> String {
         filter += &format!(" & not {}", outside.filter());
     }
     if !options.full {
-        filter += &format!(" & not ({FULL})");
+        filter += &without(&FULL);
     }
     if options.quick {
-        filter += &format!(" & not ({HOSTS})");
+        filter += &without(&HOSTS);
     }
     filter
+}
+
+fn without(suites: &[Suite]) -> String {
+    let filters: Vec<_> = suites.iter().map(Suite::filter).collect();
+    format!(" & not ({})", filters.join(" | "))
 }
 
 /// nextest over the whole workspace.
@@ -195,6 +251,7 @@ const SUMMARY: &str = "Summary [";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::named;
 
     #[test]
     fn the_summary_and_what_follows_is_held_back() {
@@ -218,11 +275,75 @@ mod tests {
             let left_out = filter.contains(&format!("not {}", outside.filter()));
             assert_eq!(left_out, !outside.is_given(), "{filter}");
         }
-        assert!(!filter.contains(HOSTS), "{filter}");
+        assert!(!filter.contains(&without(&HOSTS)), "{filter}");
         let quick = Test {
             quick: true,
             ..usual
         };
-        assert!(chosen(&quick).ends_with(&format!(" & not ({HOSTS})")));
+        assert!(chosen(&quick).ends_with(&without(&HOSTS)));
+    }
+
+    /// nextest says nothing of a name that no test has, and the suite is then run where it should not be.
+    #[test]
+    fn each_suite_is_there() {
+        let root = tools::root();
+        for suite in HOSTS.iter().chain(&FULL) {
+            assert!(is_there(&root, suite), "{}", suite.filter());
+        }
+        for gone in [
+            Package("gone"),
+            Binary("helm", "gone"),
+            Tests("e2e", "gone"),
+            Tests("e2e", "openstack::gone"),
+            Tests("e2e", "gone::kolla"),
+        ] {
+            assert!(!is_there(&root, &gone), "{}", gone.filter());
+        }
+    }
+
+    #[test]
+    fn each_story_that_nextest_is_told_of_is_there() {
+        let root = tools::root();
+        let told = std::fs::read_to_string(root.join(".config/nextest.toml")).unwrap();
+        let lists = told.split("package(e2e) & test(/^(").skip(1);
+        let lists: Vec<_> = lists
+            .map(|rest| rest.split_once(")::/)").unwrap().0)
+            .collect();
+        assert!(!lists.is_empty());
+        for story in lists.iter().flat_map(|list| list.split('|')) {
+            assert!(is_module(&root.join(STORIES), story), "{story}");
+        }
+    }
+
+    const STORIES: &str = "tests/e2e/tests/stories/main.rs";
+
+    fn is_there(root: &Path, suite: &Suite) -> bool {
+        let directory = |package| named::directory(root, package);
+        match *suite {
+            Package(package) => directory(package).is_some(),
+            Binary(package, binary) => {
+                directory(package).is_some_and(|of| of.join(format!("tests/{binary}.rs")).is_file())
+            }
+            Tests("e2e", path) => is_module(&root.join(STORIES), path),
+            Tests(package, path) => {
+                directory(package).is_some_and(|of| is_module(&of.join("src/lib.rs"), path))
+            }
+        }
+    }
+
+    /// Whether a file declares the module or test of such a path, by the files between.
+    fn is_module(file: &Path, path: &str) -> bool {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let (name, rest) = path.split_once("::").unwrap_or((path, ""));
+        let has = |begins: String| text.lines().any(|line| line.starts_with(&begins));
+        let is_declared = has(format!("mod {name};")) || has(format!("pub mod {name};"));
+        if rest.is_empty() {
+            return is_declared || has(format!("fn {name}("));
+        }
+        let folder = match file.file_stem().and_then(|stem| stem.to_str()) {
+            Some("main" | "lib") => file.with_file_name(""),
+            _ => file.with_extension(""),
+        };
+        is_declared && is_module(&folder.join(format!("{name}.rs")), rest)
     }
 }

@@ -123,6 +123,32 @@ pub enum ServerType {
     Bm,
 }
 
+impl ServerType {
+    /// Whether nodes are machines of Cluster API, each made of an image, and objects that the store of all clusters has to keep.
+    pub const fn has_machines(self) -> bool {
+        match self {
+            Self::Vm => true,
+            Self::Bm => false,
+        }
+    }
+
+    /// Whether nodes are hosts of the pool, for which a cluster may have to wait.
+    pub const fn has_pool(self) -> bool {
+        match self {
+            Self::Vm => false,
+            Self::Bm => true,
+        }
+    }
+
+    /// Whether a cluster is made of what its project has in the cloud, such as images and networks.
+    pub const fn asks_cloud(self) -> bool {
+        match self {
+            Self::Vm => true,
+            Self::Bm => false,
+        }
+    }
+}
+
 /// A network plugin.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]

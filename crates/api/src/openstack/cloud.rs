@@ -144,7 +144,7 @@ pub struct ManagedMemcached {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CloudService {
-    /// Which service: keystone, placement or glance.
+    /// Which service, by its name, such as keystone. A name that no service has is refused with a list of those that there are.
     #[schemars(
         length(min = 1, max = 30),
         regex(pattern = r"^[a-z0-9]+(-[a-z0-9]+)*$")

@@ -36,7 +36,7 @@ use crate::cluster::SecretRef;
 #[kube(validation = ("!has(oldSelf.spec.storage) || has(self.spec.storage)", "storage that was given cannot be taken away: what lies there would be out of reach"))]
 #[kube(validation = ("size(self.metadata.name) <= 30", "the name of an OpenStackService has 30 characters at most: what is made for it is named after it"))]
 pub struct OpenStackServiceSpec {
-    /// Which service: keystone, placement or glance.
+    /// Which service, by its name, such as keystone. A name that no service has is refused with a list of those that there are.
     #[schemars(
         length(min = 1, max = 30),
         regex(pattern = r"^[a-z0-9]+(-[a-z0-9]+)*$")

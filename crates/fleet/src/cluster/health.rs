@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use api::inventory::FleetHealth;
+use api::{cluster::request::waits_for_request, inventory::FleetHealth};
 use serde_json::Value;
 
 use super::{
-    part::{Part, Parts},
+    part::{Family, Part, Parts},
     pools,
 };
 
@@ -125,7 +125,11 @@ fn of_main(main: &Part, live: Option<&Value>, rolling: Rolling) -> (FleetHealth,
     // Cluster API says since v1beta2 that a cluster is Available.
     let ready = condition("Ready").or_else(|| condition("Available"));
     if ready.is_none_or(|ready| ready["status"] != "True") {
-        let is_at_work = is_true("Reconciling") || !main.is_kubespray() || ready.is_none();
+        let is_at_work = match main.family() {
+            Family::Kubespray => is_true("Reconciling") || ready.is_none(),
+            // They do not tell what has failed from what takes its time.
+            Family::ClusterApi | Family::Vault | Family::Other => true,
+        };
         let health = if is_at_work {
             FleetHealth::AtWork
         } else {
@@ -144,11 +148,10 @@ fn of_main(main: &Part, live: Option<&Value>, rolling: Rolling) -> (FleetHealth,
     };
     let pending = live["status"]["pending"].as_array();
     // Somebody wrote another value into a Secret, or changed variables by hand: that is no reason to keep roll-outs away.
-    let (asked, others): (Vec<_>, Vec<_>) = pending.into_iter().flatten().partition(|pending| {
-        rolling == Rolling::No
-            && pending["operation"] == "Converge"
-            && pending["reason"] == "NotRequested"
-    });
+    let (asked, others): (Vec<_>, Vec<_>) = pending
+        .into_iter()
+        .flatten()
+        .partition(|pending| rolling == Rolling::No && waits_for_request(pending));
     if let Some(pending) = others.first() {
         return (FleetHealth::AtWork, Some(waits(pending)));
     }

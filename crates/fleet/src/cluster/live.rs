@@ -17,7 +17,10 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::{Context, Error, own, part::Part};
+use super::{
+    Context, Error, own,
+    part::{Family, Part},
+};
 
 /// The resources of kinds, asked for once each.
 #[derive(Default)]
@@ -28,12 +31,10 @@ type Found = (ApiResource, bool);
 
 impl Resources {
     async fn of(&self, client: &Client, part: &Part) -> Result<Found, Error> {
-        if part.is_kubespray() {
-            let resource = match part.kind.as_str() {
-                "Cluster" => resource::<Cluster>(),
-                _ => resource::<ClusterNode>(),
-            };
-            return Ok((resource, true));
+        match (part.family(), part.kind.as_str()) {
+            (Family::Kubespray, "Cluster") => return Ok((resource::<Cluster>(), true)),
+            (Family::Kubespray, "ClusterNode") => return Ok((resource::<ClusterNode>(), true)),
+            (Family::Kubespray | Family::ClusterApi | Family::Vault | Family::Other, _) => {}
         }
         let (group, version) = part
             .api_version

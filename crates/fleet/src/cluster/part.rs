@@ -26,6 +26,19 @@ pub struct Part {
     pub name: String,
 }
 
+/// Whose an object is, by its API version: what may be applied of it, what the API calls it, and how it tells that it is well.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Family {
+    /// Kubespray's.
+    Kubespray,
+    /// That of Cluster API and its providers.
+    ClusterApi,
+    /// What makes Secrets as they are in Vault.
+    Vault,
+    /// Any other, of which nothing is applied.
+    Other,
+}
+
 /// Which object it is: its group, kind, namespace and name.
 pub type Identity = (String, String, String, String);
 
@@ -65,15 +78,29 @@ impl Part {
         }
     }
 
+    /// Whose it is.
+    pub fn family(&self) -> Family {
+        let (group, _) = self.api_version.split_once('/').unwrap_or_default();
+        match self.api_version.as_str() {
+            KUBESPRAY => Family::Kubespray,
+            VAULT_SECRETS => Family::Vault,
+            _ if CLUSTER_API.contains(&group) => Family::ClusterApi,
+            _ => Family::Other,
+        }
+    }
+
     /// Whether it keeps a Secret as it is in Vault.
     pub fn is_vault_secret(&self) -> bool {
-        self.api_version == VAULT_SECRETS && self.kind == "VaultSecret"
+        self.family() == Family::Vault && self.kind == "VaultSecret"
     }
 
     /// Whether it is a template of Cluster API: Machines are still made from it until the last one is replaced, so it goes when nothing
     /// needs it. A class is one too: it owns its templates, and its Cluster may still be on the way to the next.
     pub fn is_template(&self) -> bool {
-        !self.is_kubespray() && (self.kind.ends_with("Template") || self.is_class())
+        match self.family() {
+            Family::ClusterApi => self.kind.ends_with("Template") || self.is_class(),
+            Family::Kubespray | Family::Vault | Family::Other => false,
+        }
     }
 
     /// Whether it is a Cluster, of kubespray or of Cluster API.
@@ -111,7 +138,7 @@ impl Part {
 
     /// Whether it is of kubespray.
     pub fn is_kubespray(&self) -> bool {
-        self.api_version == KUBESPRAY
+        self.family() == Family::Kubespray
     }
 }
 
@@ -166,7 +193,7 @@ pub fn parts(
             });
             continue;
         }
-        if !part.is_vault_secret() && !may_apply(&part.api_version, &part.kind) {
+        if !may_apply(&part) {
             problems.push(FleetProblem {
                 object: format!("{} {}", part.kind, part.name),
                 path: Some("apiVersion".to_owned()),
@@ -248,14 +275,16 @@ pub(super) fn holds(value: &Value, text: &str) -> bool {
     }
 }
 
-fn may_apply(api_version: &str, kind: &str) -> bool {
-    if api_version == KUBESPRAY {
-        return matches!(kind, "Cluster" | "ClusterNode");
-    }
-    let (group, version) = api_version.split_once('/').unwrap_or_default();
+fn may_apply(part: &Part) -> bool {
+    let (_, version) = part.api_version.split_once('/').unwrap_or_default();
     // The version becomes part of a path.
     let is_word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
-    CLUSTER_API.contains(&group) && is_word(version) && is_word(kind)
+    match part.family() {
+        Family::Kubespray => matches!(part.kind.as_str(), "Cluster" | "ClusterNode"),
+        Family::ClusterApi => is_word(version) && is_word(&part.kind),
+        Family::Vault => part.is_vault_secret(),
+        Family::Other => false,
+    }
 }
 
 /// Whether a VaultSecret is one that a reference was rendered to. Its name says so, which is that of its Secret as well: who writes a

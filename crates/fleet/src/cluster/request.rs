@@ -4,7 +4,10 @@
 //! waits anew after it was carried out, because a Secret was written meanwhile, or after it was refused, because another run had begun,
 //! is asked for by another one.
 
-use api::inventory::REVISION_ANNOTATION;
+use api::{
+    cluster::request::{CONVERGE, waits_for_request},
+    inventory::REVISION_ANNOTATION,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -52,7 +55,7 @@ fn request(live: &Value, revision: &str, rolling: Rolling) -> Option<String> {
 fn waits(live: &Value) -> bool {
     let pending = live["status"]["pending"].as_array();
     let mut pending = pending.into_iter().flatten();
-    pending.any(|pending| pending["operation"] == "Converge" && pending["reason"] == "NotRequested")
+    pending.any(waits_for_request)
 }
 
 /// How often a revision has asked by then. None: the request is of another one, or of a person.
@@ -72,8 +75,6 @@ fn is_over(live: &Value, asked: &str) -> bool {
     let is_carried_out = answer["run"].is_string() && answer["run"] == status["converged"]["run"];
     answer["request"] == asked && (is_carried_out || answer["refused"].is_string())
 }
-
-const CONVERGE: &str = "kubespray.k8s.io/converge";
 
 #[cfg(test)]
 mod tests {

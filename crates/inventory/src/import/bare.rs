@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use api::inventory::{GROUP, ValuePath};
+use api::{
+    cluster::request,
+    inventory::{GROUP, ValuePath},
+};
 use serde_json::{Value, json};
 
 use super::problem;
@@ -82,7 +85,8 @@ fn is_note(name: &str) -> bool {
         GROUP | "kubectl.kubernetes.io" | "machinedeployment.clusters.x-k8s.io" => true,
         // Of a host that was adopted or moved it says when it was created, which orders hosts.
         WINDLASS => name != "windlass.dev/created",
-        _ => REQUESTS.contains(&name),
+        // `kubespray.k8s.io/adopted` is none: without it a cluster that is at work would be founded anew.
+        _ => request::ALL.contains(&name),
     }
 }
 
@@ -108,21 +112,6 @@ const KUBESPRAY: &str = "kubespray.k8s.io";
 const WINDLASS: &str = "windlass.dev";
 /// The annotation of what is being moved, or was moved away.
 const MOVING: &str = "windlass.dev/moving";
-/// The annotations of kubespray's operator that ask for something: those of `crates/kubespray/src/request.rs`, against which a test
-/// holds them. `kubespray.k8s.io/adopted` is none: without it a cluster that is at work would be founded anew.
-const REQUESTS: [&str; 11] = [
-    "kubespray.k8s.io/converge",
-    "kubespray.k8s.io/drill-snapshot",
-    "kubespray.k8s.io/force-removal",
-    "kubespray.k8s.io/maintain-now",
-    "kubespray.k8s.io/recover",
-    "kubespray.k8s.io/renew-certificates",
-    "kubespray.k8s.io/replaced-by",
-    "kubespray.k8s.io/reset-host",
-    "kubespray.k8s.io/snapshot",
-    "kubespray.k8s.io/toolbox",
-    "kubespray.k8s.io/upgrade-component",
-];
 /// The metadata that an API and operators write.
 const OF_THE_API: [&str; 11] = [
     "creationTimestamp",

@@ -18,7 +18,7 @@ use crate::{
     health::Expected,
     inputs::{Host, Inputs},
     operation::{
-        Leaves, Operation, REMOVE, SCALE, UPGRADE, converge, recover, renew,
+        Fails, Leaves, Operation, REMOVE, SCALE, UPGRADE, converge, recover, renew,
         scale::manages_etcd,
         upgrade::{self, Begun, release_is_asked_for},
     },
@@ -87,6 +87,13 @@ pub fn of_built(observed: &Observed) -> Option<&Run> {
     let of_built = |run: &&Run| Operation::of(run).is_some_and(|operation| operation.of_built);
     let mut runs = observed.runs.iter().rev();
     runs.find(|run| !Operation::is_quiet(run)).filter(of_built)
+}
+
+/// That run, if it failed and that becomes of a cluster after one of its operation.
+pub fn failed(observed: &Observed, fails: Fails) -> Option<&Run> {
+    let so = |run: &&Run| Operation::of(run).is_some_and(|operation| operation.fails == fails);
+    let failed = of_built(observed).filter(|run| phase(run) == RunPhase::Failed);
+    failed.filter(so)
 }
 
 /// The cluster as it was built, if it is.

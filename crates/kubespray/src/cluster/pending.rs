@@ -4,7 +4,7 @@
 
 use api::{
     Cluster, Duration, HostName, Run,
-    cluster::Pending,
+    cluster::{NOT_REQUESTED, Pending},
     run::Plan,
     run::{DesiredState, RunPhase},
     text::lines,
@@ -441,7 +441,7 @@ impl List<'_> {
             Ahead::AtWork(run) => Some(run.spec.operation.as_str()),
             _ => None,
         };
-        if lets_in.is_some_and(|name| name == COMPONENT.name || name == UPGRADE.name) {
+        if lets_in.is_some_and(component::lets_pods_in) {
             return;
         }
         let Some(left) = component::left(&situation.observed.runs) else {
@@ -534,7 +534,7 @@ impl List<'_> {
             );
             match self.refuses_converge() {
                 Some((reason, why)) => (reason, format!("{why}; after that {asked}")),
-                None => ("NotRequested", asked),
+                None => (NOT_REQUESTED, asked),
             }
         } else {
             let kept: Vec<_> = kept.iter().map(ToString::to_string).collect();

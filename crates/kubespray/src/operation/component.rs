@@ -311,6 +311,11 @@ fn taken(
     changed
 }
 
+/// Whether an operation of that word lets pods in again on nodes that others have left without.
+pub fn lets_pods_in(operation: &str) -> bool {
+    [COMPONENT.name, UPGRADE.name].contains(&operation)
+}
+
 /// What runs that were ended before their end have left: their nodes may take no pods, unless a component or an upgrade came to its end
 /// since, whose gates let pods in, or a person has let them in.
 pub fn left(runs: &[Run]) -> Option<Left> {
@@ -318,7 +323,7 @@ pub fn left(runs: &[Run]) -> Option<Left> {
     let mut let_in = Vec::new();
     for run in runs.iter().rev() {
         match (run.spec.operation.as_str(), phase(run)) {
-            (name, RunPhase::Succeeded) if name == COMPONENT.name || name == UPGRADE.name => break,
+            (name, RunPhase::Succeeded) if lets_pods_in(name) => break,
             (name, RunPhase::Succeeded) if name == TOOLBOX.name => {
                 let_in.extend(toolbox::let_in(run));
             }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     cluster::{
-        built::{Built, built_by, built_with, differing_sources, differing_variables, of_built},
+        built::{Built, built_by, built_with, differing_sources, differing_variables, failed},
         compile::{self, Asks},
         decision::{Decision, NewRun, Situation, checkout, new_run},
         observe::Observed,
@@ -56,17 +56,11 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
         built,
     } = *situation;
     let (built, resolved) = (built?, wanted.ok()?);
-    Some(match waits(observed) {
+    // Before anything that could not go on without.
+    Some(match failed(observed, Fails::Waits) {
         Some(failed) => Decision::Maintain(Box::new(built.clone()), Box::new(failed.clone())),
         None => maintain(cluster, built, resolved, observed),
     })
-}
-
-/// The run that failed and waits for a person, before anything that could not go on without.
-fn waits(observed: &Observed) -> Option<&Run> {
-    let waits = |run: &&Run| Operation::of(run).is_some_and(|of| of.fails == Fails::Waits);
-    let failed = of_built(observed).filter(|run| phase(run) == RunPhase::Failed);
-    failed.filter(waits)
 }
 
 /// What to do about a cluster that is built.
@@ -81,12 +75,10 @@ fn maintain(
     if let Some(why) = wanted.filter(|_| built.beyond_converge.is_empty()) {
         return start(cluster, resolved, observed, why);
     }
-    match of_built(observed) {
-        // A failed one of another operation was for what nobody asks for any more.
-        Some(run) if phase(run) == RunPhase::Failed && run.spec.operation == CONVERGE.name => {
-            Decision::Maintain(Box::new(built.clone()), Box::new(run.clone()))
-        }
-        _ => Decision::Keep(Box::new(built.clone())),
+    // A failed one of another operation was for what nobody asks for any more.
+    match failed(observed, Fails::HoldsUp) {
+        Some(failed) => Decision::Maintain(Box::new(built.clone()), Box::new(failed.clone())),
+        None => Decision::Keep(Box::new(built.clone())),
     }
 }
 

@@ -7,20 +7,15 @@
 //! operations, which are told of it as before.
 
 use ansible::slice::FOUNDING;
-use api::{
-    HostName,
-    node::Role,
-    run::{Plan, RunPhase},
-};
+use api::{HostName, node::Role, run::Plan};
 use kube::ResourceExt;
-use runs::phase;
 use serde_json::json;
 
-use super::{CONVERGE, SCALE, upgrade};
+use super::{Fails, SCALE, upgrade};
 use crate::{
     action::{MemberChange, QUORUM, Turn},
     cluster::{
-        built::of_built,
+        built::failed,
         compile::{self, Asks, Endpoints},
         decision::{Decision, Situation, checkout, declared, once},
         resolve::Resolved,
@@ -36,38 +31,32 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
     let resolved = situation.wanted.ok()?;
     let before = built.inputs.as_ref()?;
     let new = joining(before, &resolved.inputs).next()?;
+    let observed = situation.observed;
     // A host that joins has one version, and the cluster has two.
-    if upgrade::begun(&situation.observed.runs).is_some() {
+    if upgrade::begun(&observed.runs).is_some() || failed(observed, Fails::HoldsUp).is_some() {
         return None;
     }
-    match of_built(situation.observed) {
-        // What converging has left broken waits for a person, and this one for that.
-        Some(run) if phase(run) == RunPhase::Failed && run.spec.operation == CONVERGE.name => None,
-        _ => {
-            let checkout = match checkout(situation.observed) {
-                Ok(checkout) => checkout,
-                Err(decision) => return Some(decision),
-            };
-            let plan = match new.as_slice() {
-                [one] if one.is_member() => member(
-                    &situation.cluster.name_any(),
-                    before,
-                    one,
-                    resolved,
-                    checkout,
-                ),
-                workers => compiled(before, workers, resolved, checkout),
-            };
-            match plan {
-                Ok(plan) => {
-                    let names: Vec<HostName> =
-                        new.iter().flat_map(|host| host.name.parse()).collect();
-                    let about = declared(situation.observed, &names);
-                    once(situation, built, &SCALE, plan, &about)
-                }
-                Err(problem) => Some(Decision::Stall(vec![problem])),
-            }
+    let checkout = match checkout(observed) {
+        Ok(checkout) => checkout,
+        Err(decision) => return Some(decision),
+    };
+    let plan = match new.as_slice() {
+        [one] if one.is_member() => member(
+            &situation.cluster.name_any(),
+            before,
+            one,
+            resolved,
+            checkout,
+        ),
+        workers => compiled(before, workers, resolved, checkout),
+    };
+    match plan {
+        Ok(plan) => {
+            let names: Vec<HostName> = new.iter().flat_map(|host| host.name.parse()).collect();
+            let about = declared(observed, &names);
+            once(situation, built, &SCALE, plan, &about)
         }
+        Err(problem) => Some(Decision::Stall(vec![problem])),
     }
 }
 

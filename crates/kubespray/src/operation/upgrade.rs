@@ -15,11 +15,11 @@ use kube::ResourceExt;
 use runs::phase;
 use serde_json::{Value, json};
 
-use super::{CONVERGE, UPGRADE, component};
+use super::{Fails, UPGRADE, component};
 use crate::{
     action::{self, Left, QUORUM, SNAPSHOT},
     cluster::{
-        built::{immutable::Immutable, of_built},
+        built::{failed, immutable::Immutable},
         compile::{self, Asks},
         decision::{Decision, Situation, checkout, once},
         resolve::{
@@ -45,21 +45,18 @@ pub fn decide(situation: &Situation<'_>) -> Option<Decision> {
         let kept = built.immutable.iter().map(Immutable::problem);
         return Some(Decision::Stall(kept.collect()));
     }
-    match of_built(situation.observed) {
-        // What converging has left broken waits for a person, and this one for that.
-        Some(run) if phase(run) == RunPhase::Failed && run.spec.operation == CONVERGE.name => None,
-        _ => {
-            let checkout = match checkout(situation.observed) {
-                Ok(checkout) => checkout,
-                Err(decision) => return Some(decision),
-            };
-            let runs = &situation.observed.runs;
-            let left = (begun(runs), component::left(runs));
-            match compiled(situation.cluster, before, resolved, checkout, left) {
-                Ok((plan, about)) => once(situation, built, &UPGRADE, plan, &about),
-                Err(problem) => Some(Decision::Stall(vec![problem])),
-            }
-        }
+    if failed(situation.observed, Fails::HoldsUp).is_some() {
+        return None;
+    }
+    let checkout = match checkout(situation.observed) {
+        Ok(checkout) => checkout,
+        Err(decision) => return Some(decision),
+    };
+    let runs = &situation.observed.runs;
+    let left = (begun(runs), component::left(runs));
+    match compiled(situation.cluster, before, resolved, checkout, left) {
+        Ok((plan, about)) => once(situation, built, &UPGRADE, plan, &about),
+        Err(problem) => Some(Decision::Stall(vec![problem])),
     }
 }
 

@@ -37,8 +37,8 @@ impl Version {
     pub const CLUSTER_ID: Self = Self(13);
     /// Groups have labels and taints for their nodes.
     pub const NODE_LABELS: Self = Self(14);
-    /// The highest.
-    pub const MAXIMUM: Self = Self(14);
+    /// The highest: the newest of these.
+    pub const MAXIMUM: Self = Self::NODE_LABELS;
 
     /// What the header asks for.
     ///
@@ -116,6 +116,15 @@ mod tests {
         let latest = Version::requested(Some("container-infra latest")).unwrap();
         assert_eq!(latest, Version::MAXIMUM);
         assert_eq!(Version::requested(None).unwrap(), Version::MINIMUM);
+    }
+
+    #[test]
+    fn the_guide_names_the_lowest_and_the_highest() {
+        let root = env!("CARGO_MANIFEST_DIR");
+        let guide = std::fs::read_to_string(format!("{root}/../../docs/magnum.md")).unwrap();
+        let (lowest, highest) = (Version::MINIMUM, Version::MAXIMUM);
+        let told = format!("microversions {lowest} to {highest},");
+        assert!(guide.contains(&told), "docs/magnum.md does not say {told}");
     }
 
     #[test]

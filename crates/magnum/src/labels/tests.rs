@@ -1,5 +1,7 @@
 use std::collections::BTreeSet;
 
+use api::magnum::ServerType;
+
 use super::*;
 
 fn labels(pairs: &[(&str, &str)]) -> Labels {

@@ -179,7 +179,13 @@ fn surplus(cluster: &CoeCluster, wanted: &Objects, live: &Live) -> Vec<(Kind, St
         let is_free = match kind {
             Kind::Deployment | Kind::HealthCheck | Kind::Addons => true,
             Kind::ServerTemplate | Kind::NodeTemplate => !used.contains(&(*kind, name.to_owned())),
-            _ => false,
+            // They go with their cluster, or with what Cluster API made them for.
+            Kind::Cluster
+            | Kind::Infrastructure
+            | Kind::ControlPlane
+            | Kind::MachineSet
+            | Kind::Machine
+            | Kind::Server => false,
         };
         if is_ours && is_free && !goes && !is_wanted(*kind, name) {
             surplus.push((*kind, name.to_owned()));

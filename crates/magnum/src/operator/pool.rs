@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use api::magnum::{CoeCluster, Host, ServerType, State};
+use api::magnum::{CoeCluster, Host, State};
 use controller::WakeUps;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Secret;
@@ -65,7 +65,7 @@ fn waits(cluster: &DeserializeGuard<CoeCluster>) -> bool {
     let is_complete = status
         .and_then(|status| status.state)
         .is_some_and(State::is_complete);
-    cluster.spec.server_type.unwrap_or_default() == ServerType::Bm && !(is_seen && is_complete)
+    cluster.spec.server_type.unwrap_or_default().has_pool() && !(is_seen && is_complete)
 }
 
 /// Keeps the ssh key of the pool as it is, and tells when it changes.
@@ -95,7 +95,7 @@ pub(super) async fn follow_key(
 
 #[cfg(test)]
 mod tests {
-    use api::magnum::{CoeClusterSpec, CoeClusterStatus};
+    use api::magnum::{CoeClusterSpec, CoeClusterStatus, ServerType};
 
     use super::*;
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use api::{
     Cluster, ClusterNode, KubernetesVersion,
-    cluster::{ClusterState, ClusterStatus},
+    cluster::{CREATE, ClusterState, ClusterStatus},
     magnum::{
         CoeCluster, CoeClusterStatus, GroupStatus, HealthReport, HealthStatus, Host, NodeGroup,
         State,
@@ -157,7 +157,7 @@ fn was_created(seen: &Seen) -> bool {
     let operation = seen
         .status()
         .and_then(|status| status.last_operation.as_ref());
-    operation.is_none_or(|operation| operation.operation == "Create")
+    operation.is_none_or(|operation| operation.operation == CREATE)
 }
 
 fn minutes(cluster: &CoeCluster) -> u32 {

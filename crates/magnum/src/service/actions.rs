@@ -1,6 +1,6 @@
 //! What is done to a cluster: another number of nodes.
 
-use api::magnum::{CoeCluster, NodeGroup, ServerType, State};
+use api::magnum::{CoeCluster, NodeGroup, State};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::json;
@@ -63,10 +63,10 @@ impl Resize {
         let changed = change(asked, cluster, |cluster| {
             changeable(cluster)?;
             let title = cluster.title().to_owned();
-            let is_vm = cluster.spec.server_type.unwrap_or_default() == ServerType::Vm;
+            let server = cluster.spec.server_type.unwrap_or_default();
             let group = group_of(cluster, &self.group)
                 .ok_or_else(|| Fault::not_found("Nodegroup", &self.group))?;
-            if is_vm && machines::is_scaled(group) {
+            if server.has_machines() && machines::is_scaled(group) {
                 return Err(Fault::invalid(format!(
                     "Node group {} has auto_scaling_enabled, and its autoscaler says how many nodes it has. Change its min_node_count and max_node_count instead.",
                     group.name

@@ -2,7 +2,6 @@
 
 use api::magnum::{
     CoeCluster, CoeClusterTemplate, CoeQuota, HealthReport, HealthStatus, NOTICE_ANNOTATION,
-    ServerType,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -183,7 +182,7 @@ pub(super) async fn of_servers(
     asked: &Asked<'_>,
     cluster: &CoeCluster,
 ) -> Result<Option<Session>, Fault> {
-    if cluster.spec.server_type.unwrap_or_default() == ServerType::Bm {
+    if !cluster.spec.server_type.unwrap_or_default().asks_cloud() {
         return Ok(None);
     }
     let session = asked.cloud().await;
@@ -214,7 +213,7 @@ pub(super) async fn change(
 
 /// What could never be made is not accepted.
 pub(super) fn renderable(cluster: &CoeCluster, template: &CoeClusterTemplate) -> Result<(), Fault> {
-    if cluster.spec.server_type.unwrap_or_default() == ServerType::Bm {
+    if !cluster.spec.server_type.unwrap_or_default().has_machines() {
         return Ok(());
     }
     bounded(cluster)?;
@@ -225,7 +224,7 @@ pub(super) fn renderable(cluster: &CoeCluster, template: &CoeClusterTemplate) ->
 
 /// So many nodes are not accepted that the store of all clusters would suffer.
 pub(super) fn bounded(cluster: &CoeCluster) -> Result<(), Fault> {
-    if cluster.spec.server_type.unwrap_or_default() == ServerType::Bm {
+    if !cluster.spec.server_type.unwrap_or_default().has_machines() {
         return Ok(());
     }
     machines::bounded(&cluster.spec.node_groups).map_err(|unfit| match unfit {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::Ipv4Addr};
 
-use api::magnum::{CoeCluster, CoeClusterTemplate, CoeClusterTemplateSpec, ServerType, Visibility};
+use api::magnum::{CoeCluster, CoeClusterTemplate, CoeClusterTemplateSpec, Visibility};
 use http::StatusCode;
 use kube::ResourceExt;
 use serde_json::Value;
@@ -179,8 +179,8 @@ pub(super) async fn update(asked: &Asked<'_>, ident: &str) -> Result<Answer, Fau
 
 /// What the servers of a template's clusters are made of, where they have any.
 fn parts(template: &CoeClusterTemplateSpec) -> Option<Parts<'_>> {
-    let is_of_servers = template.server_type.unwrap_or_default() == ServerType::Vm;
-    is_of_servers.then(|| Parts::of_template(template))
+    let asks_cloud = template.server_type.unwrap_or_default().asks_cloud();
+    asks_cloud.then(|| Parts::of_template(template))
 }
 
 /// Lets pass what is there. What nobody can be asked for is told of each cluster.

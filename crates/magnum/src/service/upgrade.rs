@@ -125,7 +125,7 @@ fn upgraded(
         .filter(|group| group.is_default())
         .filter_map(|group| group.image_id.clone())
         .collect();
-    let is_vm = cluster.spec.server_type.unwrap_or_default() == ServerType::Vm;
+    let server = cluster.spec.server_type.unwrap_or_default();
     for group in &mut cluster.spec.node_groups {
         group.kubernetes_version = None;
         group.updated_at = Some(view::moment(Timestamp::now()));
@@ -133,7 +133,7 @@ fn upgraded(
             .image_id
             .as_ref()
             .is_none_or(|image| ours.contains(image));
-        if is_ours && is_vm {
+        if is_ours && server.has_machines() {
             group.image_id = Some(template.spec.image_id.clone());
         }
     }
@@ -152,14 +152,15 @@ fn upgraded_alone(
     let has = group.kubernetes_version.or(control_planes);
     let before = control_planes.filter(|_| group.is_master());
     reachable(before, wanted, cluster, template)?;
-    if cluster.spec.server_type.unwrap_or_default() == ServerType::Bm {
-        if wanted.is_none() || wanted == has {
-            return Ok(());
+    match cluster.spec.server_type.unwrap_or_default() {
+        ServerType::Vm => {}
+        ServerType::Bm if wanted.is_none() || wanted == has => return Ok(()),
+        ServerType::Bm => {
+            return Err(Fault::invalid(format!(
+                "Node group {} can not be upgraded alone: kubespray gives all nodes of a bare-metal cluster one version. Upgrade the cluster without naming a nodegroup; max_batch_size says how many workers are taken out of service at once.",
+                group.name
+            )));
         }
-        return Err(Fault::invalid(format!(
-            "Node group {} can not be upgraded alone: kubespray gives all nodes of a bare-metal cluster one version. Upgrade the cluster without naming a nodegroup; max_batch_size says how many workers are taken out of service at once.",
-            group.name
-        )));
     }
     if group.is_master() {
         for other in &mut cluster.spec.node_groups {

@@ -82,13 +82,14 @@ impl Rotated {
     }
 
     fn is_done_by(self, action: &Action) -> bool {
-        match (self, action) {
-            (Self::Fernet, Action::RotateKeys(rotation)) => rotation.secret == self.word(),
-            (Self::Database, Action::RotateAccount)
-            | (Self::Identity, Action::RotateIdentity)
-            | (Self::Administrator, Action::RotateAdministrator)
-            | (Self::DatabaseServer, Action::RotateServerAdministrator) => true,
-            _ => false,
+        match self {
+            Self::Fernet => {
+                matches!(action, Action::RotateKeys(rotation) if rotation.secret == self.word())
+            }
+            Self::Database => *action == Action::RotateAccount,
+            Self::Identity => *action == Action::RotateIdentity,
+            Self::Administrator => *action == Action::RotateAdministrator,
+            Self::DatabaseServer => *action == Action::RotateServerAdministrator,
         }
     }
 
