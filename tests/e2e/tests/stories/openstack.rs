@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use writes::Deaths;
 
+mod gate;
 mod kolla;
 mod layers;
 mod seed;
