@@ -472,6 +472,8 @@ fn what_a_cloud_would_make_is_rendered_in_order_and_nothing_secret_with_it() {
         &hooked().replace("operations: [Upgrade]", "operations: [Install]"),
         &["render", "--helm", helm],
     );
+    // Nothing of what is made waits for itself, whoever waits for it.
+    assert!(helm::Proven::of(&told.out).is_ok());
     let (objects, comments) = rendered(&told);
     let names: Vec<_> = objects
         .iter()

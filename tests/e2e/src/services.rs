@@ -16,6 +16,8 @@ use crate::{Operator, condition, is_true, operator, wait_until};
 
 /// Images lie on the node already; a loaded machine takes its time all the same.
 const LIMIT: Duration = Duration::from_mins(8);
+/// Where Windlass counts its passes, in the network of the cluster, which nothing else is in.
+const METRICS: &str = "127.0.0.1:9199";
 /// What asks for tokens while something else happens.
 const TOKENS: &str = include_str!("tokens.py");
 
@@ -63,7 +65,7 @@ impl Services {
         Ok(services)
     }
 
-    /// The object: Keystone, Placement and Glance of a release. Keystone's image is of that release, too.
+    /// The object: Keystone, Placement and Glance of a release. The images of Keystone and Glance are of that release, too.
     pub fn cloud(release: &str, keystone: &Value) -> Value {
         let image = if release == "2026.1" {
             CloudImages::BEFORE
@@ -78,7 +80,7 @@ impl Services {
                 "release": release,
                 "database": {"managed": {"image": CloudImages::MARIADB}},
                 "services": [
-                    {"name": "glance", "image": CloudImages::SERVICES},
+                    {"name": "glance", "image": image},
                     {"name": "keystone", "image": image, "config": keystone},
                     {"name": "placement", "image": CloudImages::SERVICES},
                 ],
@@ -93,9 +95,10 @@ impl Services {
     /// It does not start.
     pub fn operate(&mut self) -> Result<()> {
         self.operator = None;
-        let arguments = ["controller", "--runners=process", "--openstack", "--helm"];
+        let arguments = ["controller", "--runners=process", "--openstack"];
         let mut command = self.windlass(&arguments);
-        command.arg(&self.helm);
+        command.arg(format!("--metrics={METRICS}"));
+        command.arg("--helm").arg(&self.helm);
         let log = self.node.lab.dir().join("operator.log");
         self.operator = Some(Operator::start(&mut command, log)?);
         Ok(())
@@ -104,6 +107,19 @@ impl Services {
     /// The number of the process that operates.
     pub fn operator(&self) -> Option<u32> {
         self.operator.as_ref().map(Operator::pid)
+    }
+
+    /// How many passes over objects of a kind have ended well since Windlass was started.
+    ///
+    /// # Errors
+    ///
+    /// Windlass does not answer.
+    pub fn passes(&self, kind: &str) -> Result<u64> {
+        let server = format!("--server=http://{METRICS}");
+        let text = self.kubectl(&[&server, "get", "--raw", "/metrics"])?;
+        let series = format!(r#"windlass_reconcile_total{{kind="{kind}",outcome="success"}} "#);
+        let count = text.lines().find_map(|line| line.strip_prefix(&series));
+        count.map_or(Ok(0), |count| Ok(count.parse()?))
     }
 
     /// `windlass` in the namespace of the cloud.

@@ -13,14 +13,14 @@ use lab::{Extent, command::output};
 use super::{Test, report::Report, supplies::Ready};
 use crate::{image, tools};
 
-/// Suites that need something of kubespray, etcd or Cluster API, which this repository does not hold. They are ignored tests in modules of a name.
+/// Suites that need something of kubespray, etcd, Cluster API or openstack-helm, which this repository does not hold. They are ignored tests in modules of a name.
 struct Outside {
     module: &'static str,
     variable: &'static str,
     names: &'static str,
 }
 
-const OUTSIDE: [Outside; 3] = [
+const OUTSIDE: [Outside; 4] = [
     Outside {
         module: "kubespray_checkout",
         variable: "WINDLASS_KUBESPRAY",
@@ -35,6 +35,11 @@ const OUTSIDE: [Outside; 3] = [
         module: "cluster_api_definitions",
         variable: "WINDLASS_CLUSTER_API_DEFINITIONS",
         names: "directories with the definitions of Cluster API and its OpenStack provider",
+    },
+    Outside {
+        module: "openstack_helm_checkout",
+        variable: "WINDLASS_OPENSTACK_HELM",
+        names: "a checkout of openstack-helm",
     },
 ];
 

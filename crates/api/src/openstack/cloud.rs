@@ -37,7 +37,9 @@ use crate::cluster::SecretRef;
     )
 )]
 #[serde(rename_all = "camelCase")]
-#[kube(validation = ("!has(self.spec.passwords) || !has(self.spec.passwords.databaseServer) || has(self.spec.database.managed)", "an external database server's password is for whoever runs that: leave passwords.databaseServer out"))]
+#[kube(validation = Rule::new("!has(self.spec.passwords) || !has(self.spec.passwords.databaseServer) || has(self.spec.database.managed)")
+    .message("an external database server's password is for whoever runs that: leave passwords.databaseServer out")
+    .field_path(".spec.passwords.databaseServer"))]
 #[kube(validation = ("size(self.metadata.name) <= 20", "the name of an OpenStack has 20 characters at most: what is made for it is named after it"))]
 pub struct OpenStackSpec {
     /// The release of OpenStack, for people: 2026.1. What runs are the images.

@@ -33,7 +33,9 @@ use crate::cluster::SecretRef;
     )
 )]
 #[serde(rename_all = "camelCase")]
-#[kube(validation = ("!has(oldSelf.spec.storage) || has(self.spec.storage)", "storage that was given cannot be taken away: what lies there would be out of reach"))]
+#[kube(validation = Rule::new("!has(oldSelf.spec.storage) || has(self.spec.storage)")
+    .message("storage that was given cannot be taken away: what lies there would be out of reach")
+    .field_path(".spec.storage"))]
 #[kube(validation = ("size(self.metadata.name) <= 30", "the name of an OpenStackService has 30 characters at most: what is made for it is named after it"))]
 pub struct OpenStackServiceSpec {
     /// Which service, by its name, such as keystone. A name that no service has is refused with a list of those that there are.

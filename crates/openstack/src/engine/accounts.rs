@@ -100,15 +100,26 @@ impl Worker {
     pub(super) async fn is_gone(&self, url: &str, admin_secret: &str) -> Result<bool, Failure> {
         let url = reqwest::Url::parse(url).ok();
         let host = url.as_ref().and_then(|url| url.host_str());
-        let Some(service) = reach::service_of(host.unwrap_or_default(), &self.namespace()) else {
+        let host = host.unwrap_or_default();
+        if reach::service_of(host, &self.namespace()).is_none() {
             return Ok(false);
-        };
-        let failed = |error: kube::Error| call("look for Keystone", &error);
+        }
         let secrets = self.secrets();
         let secret = secrets.get_metadata_opt(admin_secret).await;
+        let secret =
+            secret.map_err(|error| call(format!("look for Secret {admin_secret}"), &error));
+        Ok(secret?.is_none() || self.is_service_gone(host).await?)
+    }
+
+    /// Whether a host was a Service of the namespace that is not there.
+    pub(super) async fn is_service_gone(&self, host: &str) -> Result<bool, Failure> {
+        let Some(service) = reach::service_of(host, &self.namespace()) else {
+            return Ok(false);
+        };
         let services = Api::<Service>::namespaced(self.work.client.clone(), &self.namespace());
-        let service = services.get_metadata_opt(service).await;
-        Ok(secret.map_err(failed)?.is_none() || service.map_err(failed)?.is_none())
+        let found = services.get_metadata_opt(service).await;
+        let found = found.map_err(|error| call(format!("look for Service {service}"), &error));
+        Ok(found?.is_none())
     }
 
     pub(super) fn noted_in_keystone(&self, what: &str) -> std::io::Result<()> {

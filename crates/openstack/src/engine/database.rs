@@ -155,6 +155,10 @@ impl Worker {
 
     /// Only what is known to be this service's.
     pub(super) async fn drop_database(&self, inputs: &Inputs, definition: &Definition) -> Done {
+        // Whoever deletes the server first, and the service then, waits for nobody.
+        if self.is_service_gone(&inputs.database.host).await? {
+            return Ok(Some("the database server is gone".to_owned()));
+        }
         let (_way, mut session) = self.session(&inputs.database).await?;
         let found = session.find(&definition.database).await;
         if found.map_err(|error| said(&error))? != Found::Database(self.owner().await?) {

@@ -309,6 +309,20 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_over_several_fields_names_the_one_that_is_to_go() {
+        let rotate = json!({"rotate": {"schedule": "0 2 1 * *"}});
+        let spec = json!({
+            "database": {"external": {"host": "db.example.org", "adminSecret": {"name": "db"}}},
+            "services": [{"name": "keystone", "image": "k"}],
+            "passwords": {"databaseServer": rotate},
+        });
+        let cloud = object("openstack.windlass.dev/v1alpha1", "OpenStack", &spec);
+        let told = check(&[cloud]).unwrap_err().to_string();
+        assert!(told.contains("spec.passwords.databaseServer: "), "{told}");
+        assert!(!told.contains("<nil>"), "{told}");
+    }
+
+    #[test]
     fn objects_of_every_set_are_looked_at() {
         for set in SETS {
             for definition in set.definitions() {

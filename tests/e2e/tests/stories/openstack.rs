@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use writes::Deaths;
 
+mod gate;
 mod kolla;
 mod layers;
 mod seed;
@@ -127,14 +128,17 @@ fn one_object_ends_with_tokens_and_an_image() {
     if is_full {
         rotates_administrators(&world);
     }
-    let of = world.get("deployment", "one-keystone-api");
-    let image = &of["spec"]["template"]["spec"]["containers"][0]["image"];
-    assert_eq!(image, lab::CloudImages::SERVICES);
     let goals = names(&world, "runs");
-    assert!(
-        goals.contains("openstackservice-one-keystone-upgrade-"),
-        "{goals}"
-    );
+    for service in ["one-keystone", "one-glance"] {
+        let of = world.get("deployment", &format!("{service}-api"));
+        let image = &of["spec"]["template"]["spec"]["containers"][0]["image"];
+        assert_eq!(image, lab::CloudImages::SERVICES);
+        let upgrade = format!("openstackservice-{service}-upgrade-");
+        assert!(goals.contains(&upgrade), "{goals}");
+    }
+    // What Glance of the release before had noted is known to this one.
+    let status = ["image", "show", "disk", "-f", "value", "-c", "status"];
+    assert_eq!(world.openstack(&status).unwrap().trim(), "active");
     let config = [
         "get",
         "configmaps",

@@ -20,7 +20,7 @@ pub struct CloudImages {
 impl CloudImages {
     /// What pods call that of the services: Keystone 30, Placement 16 and Glance 33, which are of one release.
     pub const SERVICES: &str = "windlass.test/services:2026.2";
-    /// The same with Keystone 29, of the release before.
+    /// The same with Keystone 29 and Glance 32, of the release before.
     pub const BEFORE: &str = "windlass.test/services:2026.1";
     /// That of [`Self::SERVICES`] as Kolla's image of Keystone starts, by its own scripts and sudo.
     pub const KOLLA: &str = "windlass.test/kolla:2026.2";
@@ -113,9 +113,7 @@ fn make(scripts: &Path, kolla: &Path, target: &Path, progress: &dyn Progress) ->
             .arg(site.join(SITE));
     })
     .context("install what has no wheels")?;
-    // Where Glance looks for them.
-    fs::rename(site.join(SITE).join("etc"), site.join("etc"))
-        .context("move configuration files")?;
+    move_configuration(&site)?;
     programs(&site)?;
     let before = target.join("before");
     pip::run(target, |pip| {
@@ -125,6 +123,7 @@ fn make(scripts: &Path, kolla: &Path, target: &Path, progress: &dyn Progress) ->
             .arg(before.join(SITE));
     })
     .context("install the release before")?;
+    move_configuration(&before)?;
     hide(&site.join(SITE), &before.join(SITE))?;
     let started = target.join("kolla");
     command::output(
@@ -158,6 +157,11 @@ fn make(scripts: &Path, kolla: &Path, target: &Path, progress: &dyn Progress) ->
         cache::remove(&target.join(made))?;
     }
     Ok(())
+}
+
+/// Puts configuration files where Glance looks for them.
+fn move_configuration(site: &Path) -> Result<()> {
+    fs::rename(site.join(SITE).join("etc"), site.join("etc")).context("move configuration files")
 }
 
 /// The programs that packages bring would name the Python that they were installed with.

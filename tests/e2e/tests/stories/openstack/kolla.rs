@@ -1,10 +1,14 @@
-//! Keystone in an image that starts as Kolla's does, by Kolla's own scripts and a real sudo, with a memcached beside it.
+//! Keystone in an image that starts as Kolla's does, by Kolla's own scripts and a real sudo, with a memcached beside it; and what becomes of an
+//! update that breaks it.
 
 use e2e::{Services, windlass};
 use lab::{CloudImages, progress::Terminal};
 use serde_json::{Value, json};
 
-use super::{names, nothing_secret_is_told_of, what_was_done_is_what_was_planned};
+use super::{
+    gate::an_update_ends_at_a_service_that_is_not_healthy, names, nothing_secret_is_told_of,
+    what_was_done_is_what_was_planned,
+};
 
 const KEYSTONE: &str = "deploy/one-keystone-api";
 
@@ -67,8 +71,20 @@ fn keystone_starts_by_the_contract_of_kolla_and_keeps_what_it_knows_in_memcached
     let why = Services::message(&refused.unwrap(), "Stalled");
     assert!(why.contains("it knows token.expiration"), "{why}");
 
+    // Where several fields are at odds, the one that is to go is named.
+    let mut external = cloud.clone();
+    external["spec"]["database"] =
+        json!({"external": {"host": "db.example.org", "adminSecret": {"name": "db"}}});
+    external["spec"]["passwords"] = json!({"databaseServer": {"rotate": {"schedule": "0 2 1 * *"}}});
+    let refused = format!("{:#}", world.apply(&external).unwrap_err());
+    assert!(
+        refused.contains("spec.passwords.databaseServer: Invalid value"),
+        "{refused}"
+    );
+
     world.apply(&cloud).unwrap();
     world.until("openstack", "one", "Ready").unwrap();
+    an_update_ends_at_a_service_that_is_not_healthy(&world, &cloud);
     let delete = ["delete", "openstack", "one", "--timeout=300s"];
     world.kubectl(&delete).unwrap();
     for kind in ["statefulsets", "networkpolicies"] {

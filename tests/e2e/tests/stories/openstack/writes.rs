@@ -1,5 +1,5 @@
 //! The runner of a service dies as it is about to write something, to the API, by Helm, to the database or to Keystone: the run that goes on
-//! comes to what an undisturbed one comes to.
+//! comes to what an undisturbed one comes to. And it goes, whatever went before it.
 
 use std::{collections::BTreeSet, fs, path::PathBuf, thread, time::Duration, time::Instant};
 
@@ -140,6 +140,21 @@ fn keystone_is_made_though_its_runner_dies_at_each_write() {
         assert_eq!(own.count(), 1, "{part}: {jobs}");
     }
     keystone_answers_with_errors(&world);
+    goes_though_its_database_went_first(&world, cloud);
+}
+
+/// All of it is to be removed, and the server that it would be removed from is gone.
+fn goes_though_its_database_went_first(world: &Services, mut cloud: Value) {
+    cloud["spec"]["onDelete"] = json!("Delete");
+    world.apply(&cloud).unwrap();
+    world.until("openstack", "one", "Ready").unwrap();
+    let server = ["delete", "service/one-mariadb", "statefulset/one-mariadb"];
+    world.kubectl(&server).unwrap();
+    let delete = ["delete", "openstack", "one", "--timeout=300s"];
+    world.kubectl(&delete).unwrap();
+    assert_eq!(names(world, "openstackservices"), "");
+    let secrets = names(world, "secrets");
+    assert!(!secrets.contains("one-keystone-"), "{secrets}");
 }
 
 /// A Keystone that answers, and always that it cannot: its pods are ready, and it is not.
