@@ -41,6 +41,7 @@ impl Extent {
         "clusters of a real Magnum 21, 22 and 23 are made by the driver in it",
         "a real Magnum 23 answers as Windlass does",
         "OpenStack's and gophercloud's own tests of a Magnum",
+        "a cluster of servers lives by OpenStack's command line under the real managers of Cluster API, on servers in memory",
         "the databases of a real Magnum 21 and 23 come from a real MariaDB, and are shown as that Magnum shows them",
         "a cloud is backed up, drilled and brought back",
         "in a cloud, keys, users and passwords are rotated and a slip in a file is refused while tokens are issued, and what `render` prints is held against it",

@@ -89,7 +89,7 @@ const HOSTS: [Suite; 9] = [
 ];
 
 /// Stories that only `--full` tells.
-const FULL: [Suite; 22] = [
+const FULL: [Suite; 23] = [
     Tests("e2e", "adopt"),
     Tests("e2e", "planes"),
     Tests("e2e", "recover"),
@@ -101,6 +101,7 @@ const FULL: [Suite; 22] = [
     Tests("e2e", "magnum::driver"),
     Tests("e2e", "magnum::suites"),
     Tests("e2e", "magnum_hosts"),
+    Tests("e2e", "magnum_machines"),
     Tests("e2e", "management"),
     Tests("e2e", "management_machines"),
     Tests("e2e", "fleet"),
