@@ -75,7 +75,8 @@ fn keystone_starts_by_the_contract_of_kolla_and_keeps_what_it_knows_in_memcached
     let mut external = cloud.clone();
     external["spec"]["database"] =
         json!({"external": {"host": "db.example.org", "adminSecret": {"name": "db"}}});
-    external["spec"]["passwords"] = json!({"databaseServer": {"rotate": {"schedule": "0 2 1 * *"}}});
+    external["spec"]["passwords"] =
+        json!({"databaseServer": {"rotate": {"schedule": "0 2 1 * *"}}});
     let refused = format!("{:#}", world.apply(&external).unwrap_err());
     assert!(
         refused.contains("spec.passwords.databaseServer: Invalid value"),
