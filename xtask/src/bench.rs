@@ -67,7 +67,7 @@ enum Name {
     Fleet,
     /// The Magnum API against a real Magnum 23
     Magnum,
-    /// A cloud from nothing to an image against the same services by hand, an upgrade of its Keystone, and its operator at rest
+    /// A cloud from nothing to an image against the same services by hand, an upgrade of its Keystone, and passes over ten services at rest
     Openstack,
     /// The embedded API against etcd and kube-apiserver
     Api,
