@@ -610,7 +610,8 @@ pub(crate) fn bounds(group: &NodeGroup) -> (u32, u32) {
 }
 
 fn identity() -> Value {
-    json!({"type": "Secret", "name": CREDENTIALS, "cloudName": CLOUD})
+    // Its type is a Secret where nothing else is said, and releases up to 0.14.2 do not know the field.
+    json!({"name": CREDENTIALS, "cloudName": CLOUD})
 }
 
 fn reference(kind: Kind, name: &str) -> Value {
