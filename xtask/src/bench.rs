@@ -61,8 +61,10 @@ enum Name {
     Explain,
     /// `windlass providers generate` against `clusterctl generate provider`
     Providers,
-    /// Four providers in a real cluster: upgraded under calls, at rest, and the same by clusterctl and the Cluster API operator
+    /// Four providers in a real cluster, upgraded under calls, and the same by clusterctl
     Management,
+    /// An operator with four providers at rest, and the Cluster API operator with the same
+    Resting,
     /// A fleet of 10,000 clusters
     Fleet,
     /// The Magnum API against a real Magnum 23
@@ -148,6 +150,7 @@ pub(crate) fn bench(options: &Bench) -> anyhow::Result<()> {
             Name::Living => living::measure(options.runs, windlass(options)?)?,
             Name::Providers => providers::measure(&windlass(options)?)?,
             Name::Management => management::measure(&windlass(options)?)?,
+            Name::Resting => management::resting(&windlass(options)?)?,
             Name::Fleet => fleet::measure()?,
             Name::Magnum => magnum::measure(options.clusters, &windlass(options)?)?,
             Name::Openstack => openstack::measure(&windlass(options)?)?,

@@ -21,7 +21,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::time::{sleep, timeout};
 
-use crate::{engine, health};
+use crate::{engine, health, outline::Outline};
 
 /// How long between two looks at one that goes.
 const LOOK: Duration = Duration::from_millis(100);
@@ -194,10 +194,11 @@ pub async fn remove(client: &Client, definition: &Definition) -> Result<(), Remo
         return Err(objection);
     }
     // What is stored in a version that is not served is there all the same.
-    if !health::is_established(&found) || !found.spec.versions.iter().any(|one| one.served) {
+    let outline = Outline::from(&found);
+    if !health::is_established(&outline) || !found.spec.versions.iter().any(|one| one.served) {
         return Err(RemoveError::Unseen(name));
     }
-    let objects = match health::of_served(client, &found).await {
+    let objects = match health::of_served(client, &outline).await {
         Err(kube::Error::Api(status)) if status.code == 404 => {
             return Err(RemoveError::Unseen(name));
         }

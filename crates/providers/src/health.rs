@@ -4,14 +4,11 @@
 use api::provider::label;
 use controller::Rollout;
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::{
-    api::apps::v1::{DaemonSet, Deployment, StatefulSet},
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
 
-use crate::webhooks::Verdict;
+use crate::{outline::Outline, webhooks::Verdict};
 
 /// How it stands.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -76,7 +73,7 @@ pub struct Found {
     /// Its DaemonSets.
     pub daemons: Vec<DaemonSet>,
     /// Its definitions.
-    pub definitions: Vec<CustomResourceDefinition>,
+    pub definitions: Vec<Outline>,
 }
 
 /// Looks at workloads and definitions, by the label that everything of the provider has.
@@ -123,6 +120,11 @@ impl Found {
             waits,
             webhooks: Verdict::default(),
         }
+    }
+
+    /// Whether a Deployment says that it has waited longer for its pods than it was to. It goes on waiting all the same.
+    pub fn is_overdue(&self) -> bool {
+        self.deployments.iter().any(is_overdue)
     }
 
     /// Of each what makes its webhooks others: their pods, and who calls them.
@@ -205,6 +207,19 @@ pub(crate) fn deployment(object: &Deployment) -> Option<String> {
     ))
 }
 
+fn is_overdue(object: &Deployment) -> bool {
+    let Some(status) = &object.status else {
+        return false;
+    };
+    let mut conditions = status.conditions.iter().flatten();
+    status.observed_generation >= object.metadata.generation
+        && conditions.any(|condition| {
+            condition.type_ == "Progressing"
+                && condition.status == "False"
+                && condition.reason.as_deref() == Some(OVERDUE)
+        })
+}
+
 /// What a StatefulSet waits for.
 pub(crate) fn stateful_set(object: &StatefulSet) -> Option<String> {
     unfinished("StatefulSet", object, Rollout::of_stateful_set(object))
@@ -233,7 +248,7 @@ fn told<K: Resource>(kind: &str, object: &K, what: &str, more: Option<String>) -
     format!("{kind} {namespace}/{name}: {what}{more}")
 }
 
-fn definition(object: &CustomResourceDefinition) -> Option<String> {
+fn definition(object: &Outline) -> Option<String> {
     if is_established(object) {
         return None;
     }
@@ -244,7 +259,7 @@ fn definition(object: &CustomResourceDefinition) -> Option<String> {
 }
 
 /// Whether a definition is served.
-pub fn is_established(object: &CustomResourceDefinition) -> bool {
+pub fn is_established(object: &Outline) -> bool {
     let conditions = object
         .status
         .iter()
@@ -262,7 +277,7 @@ pub fn is_established(object: &CustomResourceDefinition) -> bool {
 /// The API refuses or does not answer.
 pub async fn objects(client: &Client, manifest_label: &str) -> Result<Vec<String>, kube::Error> {
     let parameters = ListParams::default().labels(&format!("{}={manifest_label}", label::PROVIDER));
-    let definitions: Vec<CustomResourceDefinition> = list(client, &parameters).await?;
+    let definitions: Vec<Outline> = list(client, &parameters).await?;
     let lines = stream::iter(definitions)
         .map(|definition| async move { of_definition(client, &definition).await })
         .buffered(4)
@@ -274,7 +289,7 @@ pub async fn objects(client: &Client, manifest_label: &str) -> Result<Vec<String
 /// The objects of a definition: their kind, the first ones, and how many more. What is not served has none that anybody could see.
 async fn of_definition(
     client: &Client,
-    definition: &CustomResourceDefinition,
+    definition: &Outline,
 ) -> Result<Option<String>, kube::Error> {
     match of_served(client, definition).await {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
@@ -285,7 +300,7 @@ async fn of_definition(
 /// The same of one that is served: an API that knows nothing of its objects is an error.
 pub(crate) async fn of_served(
     client: &Client,
-    definition: &CustomResourceDefinition,
+    definition: &Outline,
 ) -> Result<Option<String>, kube::Error> {
     let spec = &definition.spec;
     let version = spec
@@ -333,6 +348,11 @@ pub(crate) async fn of_served(
 
 /// So many are named.
 const SHOWN: u32 = 3;
+/// Why a Deployment is not progressing whose `progressDeadlineSeconds` have passed.
+///
+/// # Source
+/// kubernetes `pkg/controller/deployment/util/deployment_util.go`, `TimedOutReason`.
+const OVERDUE: &str = "ProgressDeadlineExceeded";
 
 #[cfg(test)]
 mod tests {
@@ -382,6 +402,24 @@ mod tests {
             waits(&stuck).unwrap(),
             "Deployment b/a: 0 of 2 pods are available, 0 are of the newest form (has timed out)"
         );
+    }
+
+    #[test]
+    fn a_deployment_is_overdue_when_it_says_so_of_what_is_asked_for_now() {
+        let overdue = |seen: i64, status: &str, reason: &str| {
+            let object = json!({"metadata": {"generation": 2}, "status": {
+                "observedGeneration": seen, "conditions": [{"type": "Progressing", "status": status, "reason": reason}],
+            }});
+            is_overdue(&serde_json::from_value(object).unwrap())
+        };
+        assert!(overdue(2, "False", "ProgressDeadlineExceeded"));
+        assert!(
+            !overdue(1, "False", "ProgressDeadlineExceeded"),
+            "of before"
+        );
+        assert!(!overdue(2, "False", "FailedCreate"), "that may end");
+        assert!(!overdue(2, "True", "ReplicaSetUpdated"));
+        assert!(!is_overdue(&Deployment::default()));
     }
 
     #[test]

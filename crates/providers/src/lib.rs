@@ -8,6 +8,7 @@
 //! - [`definitions`]: those that a provider leaves, for a person who wants them gone;
 //! - [`drift`]: whether all of that is still as it was applied;
 //! - [`webhooks`]: whether its webhooks answer;
+//! - [`outline`]: a definition without its schemas, which is all that most of these read;
 //! - [`rights`]: what the operator must be allowed for all of that;
 //! - [`fetch`]: releases over the network, which become such ConfigMaps;
 //! - [`certificates`]: those of webhooks, where no cert-manager makes them;
@@ -32,6 +33,7 @@ pub mod inputs;
 pub mod names;
 pub mod operation;
 pub mod operator;
+pub mod outline;
 pub mod provider;
 pub mod render;
 pub mod rights;

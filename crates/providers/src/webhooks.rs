@@ -22,12 +22,9 @@ use std::{
 
 use api::provider::label;
 use clusterctl::Provider;
-use k8s_openapi::{
-    api::{
-        admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
-        discovery::v1::EndpointSlice,
-    },
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+use k8s_openapi::api::{
+    admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+    discovery::v1::EndpointSlice,
 };
 use kube::{
     Api, Client, ResourceExt,
@@ -51,6 +48,7 @@ use self::{
 use crate::{
     health::Found,
     names::{MANAGER, WEBHOOK_CHECK as NAME},
+    outline::Outline,
     rights,
 };
 
@@ -118,7 +116,7 @@ async fn ask(
     there: &Client,
     namespace: &str,
     webhooks: &[Webhook],
-    definitions: &[CustomResourceDefinition],
+    definitions: &[Outline],
 ) -> Heard {
     let mut heard = Heard::default();
     for question in questions(webhooks, definitions) {
@@ -146,8 +144,14 @@ async fn put(there: &Client, namespace: &str, question: &Question<'_>) -> Answer
     } else {
         Api::all_with(there.clone(), &question.resource)
     };
+    let object = match question.object(there).await {
+        Ok(object) => object,
+        // It went meanwhile, and nobody is asked about it.
+        Err(kube::Error::Api(status)) if status.code == 404 => return Answer::Nothing,
+        Err(error) => return answer::read(Err(&error)),
+    };
     let parameters = PatchParams::apply(MANAGER).force().dry_run();
-    let patch = Patch::Apply(&question.object);
+    let patch = Patch::Apply(&object);
     let tried = api.patch(NAME, &parameters, &patch);
     match timeout(WITHIN, tried).await {
         Ok(tried) => answer::read(tried.as_ref().map(drop)),

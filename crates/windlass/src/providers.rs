@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, env, io::Write as _, path::Path};
 use anyhow::{Context, bail, ensure};
 use clusterctl::{
     Components, Contract, ImageOverrides, NonCanonical, Provider, ProviderType, Release, Scopes,
-    Substitution, Version,
+    Substitution, Version, side_by_side,
     source::{Directory, Files},
 };
 use serde_json::Value;
@@ -84,11 +84,8 @@ fn generate(options: &Generate) -> anyhow::Result<()> {
 }
 
 fn documents(components: &Components) -> anyhow::Result<String> {
-    let documents: Result<Vec<_>, _> = components
-        .objects()
-        .iter()
-        .map(serde_saphyr::to_string)
-        .collect();
+    let documents = side_by_side(components.objects(), serde_saphyr::to_string);
+    let documents: Result<Vec<_>, _> = documents.into_iter().collect();
     Ok(documents.context("failed to print")?.join("---\n"))
 }
 

@@ -238,15 +238,34 @@ impl Management {
     /// It cannot be started.
     pub fn operate(&self) -> anyhow::Result<()> {
         drop(self.operator.take());
+        let operator = Operator::start(&mut self.controller(), self.log())?;
+        *self.operator.borrow_mut() = Some(operator);
+        Ok(())
+    }
+
+    /// The same, and its working set is counted.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started, or not be counted.
+    pub fn operate_counted(&self) -> anyhow::Result<()> {
+        drop(self.operator.take());
+        let operator = Operator::start_counted(&self.controller(), self.log())?;
+        *self.operator.borrow_mut() = Some(operator);
+        Ok(())
+    }
+
+    fn controller(&self) -> Command {
         let mut command =
             self.windlass(&["controller", "--runners=process", "--provider-fetch=never"]);
         command.args(&self.works_on);
         // The bundle as this machine has it.
         command.arg(format!("--source-root={}", root().display()));
-        let log = self.node.dir().join("operator.log");
-        let operator = Operator::start(&mut command, log)?;
-        *self.operator.borrow_mut() = Some(operator);
-        Ok(())
+        command
+    }
+
+    fn log(&self) -> PathBuf {
+        self.node.dir().join("operator.log")
     }
 
     /// What the journals of a provider's upgrades say: run, event and step of each record.

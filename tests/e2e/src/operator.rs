@@ -17,6 +17,9 @@ use nix::{
 };
 
 use crate::{root, wait_until, windlass};
+use charged::Charged;
+
+mod charged;
 
 /// `windlass` of a node's administrator, whose address is in the lab's network alone.
 pub(crate) fn beside(node: &Node, windlass: &Path, arguments: &[&str]) -> Command {
@@ -51,12 +54,18 @@ pub struct Memory {
     pub now: u64,
     /// At most, since it was started.
     pub most: u64,
+    /// Of what it has now what is its own, and no page of a file.
+    pub anonymous: u64,
+    /// Its working set, as `kubectl top` shows that of a container, where it is counted.
+    pub working_set: Option<u64>,
 }
 
 /// Ended when it is dropped; what it said is shown if the test fails.
 pub struct Operator {
     child: Child,
     log: PathBuf,
+    /// Behind the process, which it outlives.
+    charged: Option<Charged>,
 }
 
 impl Operator {
@@ -74,7 +83,24 @@ impl Operator {
             .stderr(file)
             .spawn()
             .context("start windlass")?;
-        Ok(Self { child, log })
+        Ok(Self {
+            child,
+            log,
+            charged: None,
+        })
+    }
+
+    /// The same, and its working set is counted.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be written, the program cannot be started, or this user may make no control group.
+    pub fn start_counted(command: &Command, log: PathBuf) -> Result<Self> {
+        let name = log.file_stem().unwrap_or_default().to_string_lossy();
+        let charged = Charged::make(&name)?;
+        let mut operator = Self::start(&mut charged.enter(command), log)?;
+        operator.charged = Some(charged);
+        Ok(operator)
     }
 
     /// What it said up to now.
@@ -111,9 +137,12 @@ impl Operator {
             let kibibytes = kibibytes.with_context(|| format!("{path} has no {field}"))?;
             Ok::<u64, anyhow::Error>(kibibytes.parse::<u64>()? / 1024)
         };
+        let working_set = self.charged.as_ref().map(Charged::working_set);
         Ok(Memory {
             now: of("VmRSS:")?,
             most: of("VmHWM:")?,
+            anonymous: of("RssAnon:")?,
+            working_set: working_set.transpose()?.map(|kibibytes| kibibytes / 1024),
         })
     }
 

@@ -1,5 +1,5 @@
 //! Four providers of Cluster API in a real cluster of one node: their upgrade by Windlass while everything that they bring along is called, and
-//! by plain clusterctl under the same calls; Windlass at rest, and beside it the Cluster API operator on the same installation.
+//! by plain clusterctl under the same calls. And Windlass at rest, and beside it the Cluster API operator on the same installation.
 
 use std::{
     path::Path,
@@ -35,8 +35,16 @@ pub(crate) fn measure(windlass: &Path) -> anyhow::Result<Vec<Row>> {
         "the same: how long it takes, with the deletion of a cluster",
         format!("{took} s"),
     ));
-    rows.extend(at_rest(&management)?);
     Ok(rows)
+}
+
+/// What an operator takes that has nothing to do: Windlass, then the Cluster API operator with the same four providers.
+pub(crate) fn resting(windlass: &Path) -> anyhow::Result<Vec<Row>> {
+    let [_, new] = Management::VERSIONS;
+    let management = Management::set(windlass.to_owned(), &Terminal::default())?;
+    management.preload(new)?;
+    management.install(new)?;
+    at_rest(&management)
 }
 
 fn installed(windlass: &Path) -> anyhow::Result<Management> {
@@ -89,15 +97,15 @@ fn upgraded(own: &[Tally], peer: &[Tally], what: &str) -> Vec<Row> {
     ]
 }
 
-fn at_rest(management: &Management) -> anyhow::Result<[Row; 2]> {
+fn at_rest(management: &Management) -> anyhow::Result<Vec<Row>> {
     eprintln!("management: at rest");
     let count = || {
         anyhow::Ok(requests(
             &management.kubectl(&["get", "--raw", "/metrics"])?,
         ))
     };
-    // One that has upgraded nothing yet, as the other one.
-    management.operate()?;
+    // One that has installed nothing yet, as the other one.
+    management.operate_counted()?;
     thread::sleep(SETTLING);
     let before = count()?;
     thread::sleep(REST);
@@ -112,20 +120,36 @@ fn at_rest(management: &Management) -> anyhow::Result<[Row; 2]> {
     let other = management.operate_by_other(&theirs)?;
     thread::sleep(SETTLING + REST);
     let peer = other.memory()?;
-    let shown = |memory: e2e::Memory| format!("{} MiB, {} at most", memory.now, memory.most);
-    let mebibytes = |memory: e2e::Memory| u32::try_from(memory.now).map(f64::from);
-    let ratio = mebibytes(own)? / mebibytes(peer)?;
-    Ok([
-        Row::new(
-            "an operator with these four providers at rest: resident",
-            shown(own),
-        )
-        .peer(&format!("cluster-api-operator {}", shown(peer)), ratio)
+    eprintln!("management: theirs {peer:?}");
+    let mut rows = vec![
+        compared(
+            "an operator with these four providers at rest: working set, as `kubectl top` shows it",
+            [own, peer].map(|memory| memory.working_set.unwrap_or_default()),
+        )?
         .wanted("< 0.5"),
+        compared("the same: resident", [own, peer].map(|memory| memory.now))?,
+        compared(
+            "the same: resident, without pages of files",
+            [own, peer].map(|memory| memory.anonymous),
+        )?,
+        compared(
+            "the same: resident at most, from its start on",
+            [own, peer].map(|memory| memory.most),
+        )?,
+    ];
+    rows.push(
         Row::new(
             "the same: requests in 60 s, by the server's metrics, less those of 60 s without it",
             asked,
         )
         .wanted("watches, renewals of the Lease"),
-    ])
+    );
+    Ok(rows)
+}
+
+/// Ours and theirs, in MiB.
+fn compared(what: &str, [own, peer]: [u64; 2]) -> anyhow::Result<Row> {
+    let ratio = f64::from(u32::try_from(own)?) / f64::from(u32::try_from(peer)?);
+    let theirs = format!("cluster-api-operator {peer} MiB");
+    Ok(Row::new(what, format!("{own} MiB")).peer(&theirs, ratio))
 }

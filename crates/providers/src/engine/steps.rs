@@ -1,13 +1,14 @@
 //! The steps.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use api::run::{Failure, Step};
 use clusterctl::{Object, rights::Rule};
-use k8s_openapi::{
-    api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec},
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
+use k8s_openapi::api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec};
 use kube::{Api, Client, api::PostParams};
 use runs::calls::{Ended, Seen, boundary, call, config, tell, until};
 use tokio::time::{sleep, timeout};
@@ -20,7 +21,9 @@ use super::{
     objects::{self, Effect, Resources},
     prune, takeover,
 };
-use crate::{action::Action, certificates, health, operation::Operation, render, rights};
+use crate::{
+    action::Action, certificates, health, operation::Operation, outline::Outline, render, rights,
+};
 
 /// How long between two looks at a definition.
 const LOOK: Duration = Duration::from_millis(100);
@@ -210,7 +213,7 @@ impl Installer {
         there: &Client,
         definitions: &[Object],
     ) -> Result<(), Ended> {
-        let api = Api::<CustomResourceDefinition>::all(there.clone());
+        let api = Api::<Outline>::all(there.clone());
         for definition in definitions {
             let established = async {
                 loop {
@@ -239,7 +242,8 @@ impl Installer {
         Ok(())
     }
 
-    /// The step's own timeout ends the wait.
+    /// The wait ends with the time that it has, or when a Deployment says that its own has passed. Where that had passed before anything was
+    /// waited for, as where somebody retries the step, it says nothing of what is waited for.
     async fn await_ready(
         &self,
         there: &Client,
@@ -247,32 +251,44 @@ impl Installer {
         context: &mut StepContext,
     ) -> Result<StepOutcome, Ended> {
         let label = self.provider.manifest_label();
+        let was_in_time = AtomicBool::new(false);
         let ready = until(step, context, || async {
-            let health = health::look(there, &label)
+            let found = health::find(there, &label)
                 .await
                 .map_err(|error| call("see how the provider stands", &error))?;
-            if !health.is_well() {
-                return Ok(Seen::Missing(health.message()));
+            let health = found.health();
+            if health.is_well() {
+                return Ok(Seen::There(done([
+                    ("workloads", health.workloads),
+                    ("definitions", health.definitions),
+                ])));
             }
-            Ok(Seen::There(done([
-                ("workloads", health.workloads),
-                ("definitions", health.definitions),
-            ])))
+            if !found.is_overdue() {
+                was_in_time.store(true, Ordering::Relaxed);
+            } else if was_in_time.load(Ordering::Relaxed) {
+                return Err(self.not_ready("by its own progressDeadlineSeconds", &health.message()));
+            }
+            Ok(Seen::Missing(health.message()))
         });
         match timeout(READY_WITHIN, ready).await {
             Ok(ended) => ended,
-            Err(_) => Err(self.not_ready(there).await.into()),
+            Err(_) => Err(self.not_ready_in_time(there).await.into()),
         }
     }
 
     /// What was waited for long enough would not come by waiting once more.
-    async fn not_ready(&self, there: &Client) -> Failure {
+    async fn not_ready_in_time(&self, there: &Client) -> Failure {
         let seen = health::look(there, &self.provider.manifest_label()).await;
         let seen = seen.map_or_else(|error| controller::chain(&error), |health| health.message());
-        let (version, minutes) = (&self.inputs.version, READY_WITHIN.as_secs() / 60);
+        let minutes = READY_WITHIN.as_secs() / 60;
+        self.not_ready(&format!("after {minutes} minutes"), &seen)
+    }
+
+    fn not_ready(&self, when: &str, seen: &str) -> Failure {
+        let version = &self.inputs.version;
         config(
             "NotReady",
-            format!("{version} is not ready after {minutes} minutes: {seen}"),
+            format!("{version} is not ready {when}: {seen}"),
             "mend what is named and retry the run, or correct the spec",
         )
     }

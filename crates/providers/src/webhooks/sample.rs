@@ -64,17 +64,17 @@ fn of(schema: &JSONSchemaProps, depth: usize) -> Value {
 
 /// What is required and not filled in, and further fields until there are enough.
 fn object(schema: &JSONSchemaProps, depth: usize) -> Map<String, Value> {
-    let properties = schema.properties.clone().unwrap_or_default();
+    let properties = schema.properties.as_ref();
     let mut found = Map::new();
     for name in schema.required.iter().flatten() {
-        if let Some(property) = properties.get(name)
+        if let Some(property) = properties.and_then(|properties| properties.get(name))
             && property.default.is_none()
         {
             found.insert(name.clone(), of(property, depth - 1));
         }
     }
     let least = usize::try_from(bounded(schema.min_properties)).unwrap_or_default();
-    for (name, property) in &properties {
+    for (name, property) in properties.into_iter().flatten() {
         let is_filled_in = property.default.is_some();
         if found.len() >= least {
             break;

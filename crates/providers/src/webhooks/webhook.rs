@@ -7,10 +7,11 @@ use k8s_openapi::{
         MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ValidatingWebhook,
         ValidatingWebhookConfiguration, WebhookClientConfig,
     },
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 use kube::ResourceExt;
+
+use crate::outline::Outline;
 
 /// Whom the API calls, whatever for.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -164,7 +165,7 @@ fn alike(webhook: ValidatingWebhook) -> MutatingWebhook {
 const EXACT: &str = "Exact";
 
 /// Who converts the objects of a definition. None: nobody has to, for they are served as they are stored.
-pub(super) fn converting(of: &CustomResourceDefinition) -> Option<Webhook> {
+pub(super) fn converting(of: &Outline) -> Option<Webhook> {
     let webhook = of.spec.conversion.as_ref()?.webhook.as_ref()?;
     let call = webhook.client_config.as_ref()?;
     let versions = of.spec.versions.iter();

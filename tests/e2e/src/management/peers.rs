@@ -112,7 +112,7 @@ impl Management {
     }
 
     /// Starts the Cluster API operator on the same objects, and waits until it has applied each provider. Windlass has ended. Nobody
-    /// asks its webhooks, but it does not begin without a certificate for them.
+    /// asks its webhooks, but it does not begin without a certificate for them. Its working set is counted.
     ///
     /// # Errors
     ///
@@ -141,9 +141,9 @@ impl Management {
             ])
             .arg("--webhook-cert-dir")
             .arg(certificates);
-        let mut command = self.node.lab.enter_network(&command);
+        let command = self.node.lab.enter_network(&command);
         let log = self.node.dir().join("theirs.log");
-        let operator = Operator::start(&mut command, log)?;
+        let operator = Operator::start_counted(&command, log)?;
         wait_until("the other operator to apply providers", LIMIT, || {
             for provider in PROVIDERS {
                 let name = format!("{}/{}", provider.kind, provider.name);

@@ -1,6 +1,6 @@
 //! Real providers of Cluster API: Windlass installs them in a real cluster, they raise clusters, and nobody notices their upgrade, though
-//! Windlass itself is killed again and again on the way. A set upgrades them once more by itself, a cluster is carried to other managers, and
-//! fifty come up at once. Root is needed.
+//! Windlass itself is killed again and again on the way. A set upgrades them once more by itself, and goes back from a release that does not
+//! start; a cluster is carried to other managers, and fifty come up at once. Root is needed.
 
 use std::{
     cell::RefCell,
@@ -59,6 +59,7 @@ fn real_providers_raise_clusters_and_are_upgraded_without_a_gap() {
     webhooks_have_answered(&management);
     seen_by_clusterctl(&management, new, &["Already", "up", "to", "date"]);
     set::takes_all_to_a_newer_patch(&management, &tell);
+    set::goes_back_from_what_does_not_start(&management, &tell);
 
     management.begin("second").unwrap();
     what_stands_in_the_way_is_named(&management, "second");
@@ -140,18 +141,7 @@ fn seen_by_clusterctl(management: &Management, version: &str, next: &[&str]) {
 /// The pods that there are go on serving, the provider tells what is waited for, and the way back is the spec as it was.
 fn an_image_that_is_nowhere_is_survived(management: &Management, version: &str) {
     let [core, ..] = PROVIDERS;
-    let pods = || {
-        let names = [
-            "--namespace",
-            core.namespace,
-            "get",
-            "pods",
-            "--field-selector=status.phase=Running",
-            "--output=jsonpath={.items[*].metadata.name}",
-        ];
-        management.kubectl(&names).unwrap()
-    };
-    let before = pods();
+    let before = serving(management, core);
     let calls = management.calls();
     let containers = json!([{"name": "manager", "imageUrl": NOWHERE}]);
     let spec = json!({"version": version, "deployment": {"containers": containers}});
@@ -180,19 +170,33 @@ fn an_image_that_is_nowhere_is_survived(management: &Management, version: &str) 
     })
     .unwrap();
     assert_eq!(provider["status"]["installedVersion"], version);
-    assert_eq!(pods(), before, "the old pods serve");
+    assert_eq!(serving(management, core), before, "the old pods serve");
     assert!(management.is_available("first").unwrap());
 
     management.declare(core, version).unwrap();
     management.installed(core, version).unwrap();
     nobody_noticed(&calls.end().unwrap());
-    assert_eq!(pods(), before, "nothing was to be replaced");
+    let pods = serving(management, core);
+    assert_eq!(pods, before, "nothing was to be replaced");
     let runs = runs(management, core).unwrap();
     let [.., given_up, last] = runs.as_slice() else {
         panic!("{runs:#?}")
     };
     assert_eq!(given_up["status"]["phase"], "Superseded", "{given_up:#}");
     assert_eq!(last["status"]["phase"], "Succeeded", "{last:#}");
+}
+
+/// The pods of a provider whose programs run.
+fn serving(management: &Management, provider: Installed) -> String {
+    let names = [
+        "--namespace",
+        provider.namespace,
+        "get",
+        "pods",
+        "--field-selector=status.phase=Running",
+        "--output=jsonpath={.items[*].metadata.name}",
+    ];
+    management.kubectl(&names).unwrap()
 }
 
 /// What the journals of upgrades had said when Windlass was killed, and by which record of each provider it was.

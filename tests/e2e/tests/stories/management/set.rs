@@ -1,11 +1,12 @@
 //! A `ProviderSet` takes all providers to a newer patch: not before its window opens, core first, one after the other, and nobody notices.
+//! Nor does anybody notice one that does not start, from which it goes back by itself.
 
 use std::time::SystemTime;
 
 use e2e::{Management, PROVIDERS, condition, is_true, wait_until};
 use serde_json::{Value, json};
 
-use super::{Deaths, LIMIT, get, nobody_noticed, upgraded_once, upgrades};
+use super::{Deaths, LIMIT, get, nobody_noticed, serving, upgraded_once, upgrades};
 
 /// A window that is closed: it opens on a day that most years do not have.
 const CLOSED: &str = "0 0 29 2 *";
@@ -59,6 +60,44 @@ pub(super) fn takes_all_to_a_newer_patch(management: &Management, tell: &dyn Fn(
         self::set(management).unwrap()["status"]["plan"]["done"],
         "4/4"
     );
+}
+
+/// A release of core whose program does not start is taken, and given up: core has the version again that it had, whose pods never went.
+pub(super) fn goes_back_from_what_does_not_start(management: &Management, tell: &dyn Fn(&str)) {
+    let [core, ..] = PROVIDERS;
+    let before = serving(management, core);
+    let calls = management.calls();
+    management.preload_broken().unwrap();
+    wait_until("the set to have gone back", LIMIT, || {
+        let set = set(management)?;
+        Ok((is_true(&set, "Stalled") && reason(&set) == "WentBack").then_some(()))
+    })
+    .unwrap_or_else(|error| panic!("{error}: {:#}", set(management).unwrap()));
+    let set = set(management).unwrap();
+    let upgrades_of_set = set["status"]["plan"]["upgrades"].as_array().unwrap();
+    let went_back = json!({
+        "provider": core.label(), "namespace": core.namespace,
+        "from": Management::PATCHED, "to": Management::BROKEN, "state": "WentBack",
+    });
+    assert_eq!(*upgrades_of_set, [went_back], "{set:#}");
+    let given_up = upgrades(management, core)
+        .into_iter()
+        .find(|run| run["spec"]["plan"]["inputs"]["version"] == Management::BROKEN)
+        .unwrap();
+    let failure = &given_up["status"]["failure"];
+    assert_eq!(failure["code"], "NotReady", "{given_up:#}");
+    let why = failure["message"].as_str().unwrap();
+    assert!(why.contains("progressDeadlineSeconds"), "{why}");
+    let told = ["get", "events", "--output=name"];
+    let told = [&told[..], &["--field-selector=reason=WentBack"]].concat();
+    let told = management.kubectl(&[&["--namespace", core.namespace], &told[..]].concat());
+    assert_ne!(told.unwrap().trim(), "", "an Event says so");
+
+    management.installed(core, Management::PATCHED).unwrap();
+    management.old_pods_gone().unwrap();
+    nobody_noticed(&calls.end().unwrap());
+    assert_eq!(serving(management, core), before, "they serve on");
+    tell("the set has gone back from what does not start");
 }
 
 /// A window that has opened within the last hour, each day anew.
