@@ -53,7 +53,7 @@ impl Extent {
         "a move of Cluster API objects is stopped at each of its writes instead of each seventh",
         "clusterctl beside our rendering of providers",
         "four providers of Cluster API run in a real cluster, raise clusters, survive an image that is nowhere, and are upgraded while they are called and Windlass is killed; plain clusterctl sees them",
-        "a ProviderSet upgrades four real providers of Cluster API in its window, a running cluster is carried to other managers by a move that is killed, and fifty clusters come up at once",
+        "a ProviderSet upgrades four real providers of Cluster API in its window, and goes back from a release of core that does not start; a running cluster is carried to other managers by a move that is killed, and fifty clusters come up at once",
         "providers of Cluster API that Windlass installs make throw-away hosts a real cluster by cloud-init and kubeadm, take its worker away and delete it",
         "a fleet on machines in memory: an edit of a site replaces the Machines that it changes and no others, and ten random edits those that were foretold",
         "a fleet of topologies on machines in memory, under the real topology controller: clusters go to another class, to other variables and to another version, and replace the Machines that were foretold",
