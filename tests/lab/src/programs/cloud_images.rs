@@ -44,6 +44,7 @@ impl CloudImages {
             &read("before.txt")?,
             &read("source.txt")?,
             &read("root.sh")?,
+            &read("compile.sh")?,
             &read("kolla.sh")?,
             KOLLA.as_bytes(),
             RECIPE.as_bytes(),
@@ -85,9 +86,15 @@ fn make(scripts: &Path, kolla: &Path, target: &Path, progress: &dyn Progress) ->
     progress.step("Keystone, Placement, Glance and their packages");
     let site = target.join("site");
     pip::run(target, |pip| {
-        pip.args(["install", "--quiet", "--no-deps", "--only-binary=:all:"])
-            .args(["--python-version", "3.11", "--implementation", "cp"])
-            .args(["--abi", "cp311", "--abi", "abi3", "--abi", "none"]);
+        pip.args([
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-compile",
+            "--only-binary=:all:",
+        ])
+        .args(["--python-version", "3.11", "--implementation", "cp"])
+        .args(["--abi", "cp311", "--abi", "abi3", "--abi", "none"]);
         for platform in [
             "manylinux_2_34",
             "manylinux_2_28",
@@ -107,24 +114,47 @@ fn make(scripts: &Path, kolla: &Path, target: &Path, progress: &dyn Progress) ->
     .context("install the services")?;
     // Of these there are no wheels; they are made here, of Python alone.
     pip::run(target, |pip| {
-        pip.args(["install", "--quiet", "--no-deps", "--requirement"])
-            .arg(scripts.join("source.txt"))
-            .arg("--target")
-            .arg(site.join(SITE));
+        pip.args([
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-compile",
+            "--requirement",
+        ])
+        .arg(scripts.join("source.txt"))
+        .arg("--target")
+        .arg(site.join(SITE));
     })
     .context("install what has no wheels")?;
     move_configuration(&site)?;
     programs(&site)?;
     let before = target.join("before");
     pip::run(target, |pip| {
-        pip.args(["install", "--quiet", "--no-deps", "--requirement"])
-            .arg(scripts.join("before.txt"))
-            .arg("--target")
-            .arg(before.join(SITE));
+        pip.args([
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-compile",
+            "--requirement",
+        ])
+        .arg(scripts.join("before.txt"))
+        .arg("--target")
+        .arg(before.join(SITE));
     })
     .context("install the release before")?;
     move_configuration(&before)?;
     hide(&site.join(SITE), &before.join(SITE))?;
+    for layer in [&site, &before] {
+        command::output(
+            Command::new("unshare")
+                .args(["--mount", "sh"])
+                .arg(scripts.join("compile.sh"))
+                .env("ROOT", &root)
+                .env("LAYER", layer)
+                .env("PACKAGES", SITE),
+        )
+        .context("compile the services")?;
+    }
     let started = target.join("kolla");
     command::output(
         Command::new("sh")
