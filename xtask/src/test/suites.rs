@@ -149,7 +149,7 @@ pub(super) fn run(options: &Test, ready: Option<&(Ready, PathBuf)>) -> Result<Ru
     // That of an earlier run would say nothing of this one.
     let _ = std::fs::remove_file(&report);
     let mut command = nextest("run")?;
-    command.args(["-E", &chosen(options)]);
+    command.args(["-E", &chosen(options), "--test-threads", &at_once()]);
     command.env(Extent::VARIABLE, options.extent().name());
     if OUTSIDE.iter().any(Outside::is_given) {
         command.args(["--run-ignored", "all"]);
@@ -165,6 +165,12 @@ pub(super) fn run(options: &Test, ready: Option<&(Ready, PathBuf)>) -> Result<Ru
         status,
         last_words,
     })
+}
+
+/// One test more than there are processors: two are mostly stories, and a story mostly waits.
+fn at_once() -> String {
+    let processors = std::thread::available_parallelism().map_or(2, usize::from);
+    (processors + 1).to_string()
 }
 
 /// Shows what nextest says up to its summary, and gives the rest.
