@@ -632,7 +632,7 @@ impl Made {
     }
 
     /// All that it was made of.
-    fn gather(&self, uses: &mut BTreeSet<Use>) {
+    pub(crate) fn gather(&self, uses: &mut BTreeSet<Use>) {
         uses.extend(self.uses.iter().cloned());
         match &self.shape {
             MadeShape::Map(map) => map.values().for_each(|made| made.gather(uses)),

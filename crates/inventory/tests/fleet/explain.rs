@@ -396,3 +396,44 @@ fn what_a_loop_runs_over_late_is_told_as_well() {
         assert!(!rendered.documents.is_empty(), "{each}");
     }
 }
+
+#[test]
+fn a_map_that_a_template_gives_is_told_with_each_level_that_made_it() {
+    let rules = "[{path: b, strategy: Deep}]";
+    let weak = "{a: {$template: '{{ b }}'}, b: {x: 1}}";
+    let text = crate::two_levels(rules, weak, "{b: {v: 2}}");
+    let rendered = fleet(&text).unwrap().render(&cluster("c")).unwrap();
+    let explained = rendered.explain(&Question::Values("a".parse().unwrap()));
+    let explained = explained.unwrap();
+    let from = explained.iter().flat_map(|one| &one.from);
+    let told: Vec<_> = from
+        .map(|from| format!("{} {}", from.path, from.by))
+        .collect();
+    for wanted in ["b.x Site/default/s", "b.v FleetCluster/default/c"] {
+        let (path, by) = wanted.split_once(' ').unwrap();
+        let kind = by.split('/').next().unwrap();
+        let is_told = |told: &String| told.starts_with(&format!("{path} {kind}"));
+        assert!(told.iter().any(is_told), "{wanted}: {told:?}");
+    }
+}
+
+#[test]
+fn what_was_in_a_value_that_was_replaced_whole_is_told() {
+    let rules = "[{path: a, strategy: First}]";
+    let text = crate::two_levels(rules, "{a: {b: {x: 1}}, l: [p, q]}", "{a: {k: 2}, l: [p]}");
+    let rendered = fleet(&text).unwrap().render(&cluster("c")).unwrap();
+    for (path, wanted) in [
+        ("a.b", &["a by spec.values.a"][..]),
+        ("a.b.x", &["a by spec.values.a"]),
+        ("a.other", &[]),
+        ("l[1]", &["l by spec.values.l"]),
+        ("l[2]", &[]),
+    ] {
+        let removed = rendered.removed(&Question::Values(path.parse().unwrap()));
+        let removed: Vec<_> = removed
+            .iter()
+            .map(|gone| format!("{} by {}", gone.path, gone.removed_at))
+            .collect();
+        assert_eq!(removed, wanted, "{path}");
+    }
+}
