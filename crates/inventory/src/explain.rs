@@ -197,7 +197,10 @@ impl Rendered {
                 path: at.clone(),
                 what: Taken::Value,
             };
-            let others = made.uses.iter().filter(|held| held.path != at);
+            // A map or a list that is given may be of several levels.
+            let mut uses = BTreeSet::new();
+            made.gather(&mut uses);
+            let others = uses.iter().filter(|held| held.path != at);
             let all = std::iter::once(&own).chain(others);
             let from = all.map(|held| self.contribution(held, known)).collect();
             let template = match &leaf.shape {
@@ -252,7 +255,9 @@ impl Rendered {
             };
         };
         let origin = &tree.origin;
-        let History { overrode, removed } = self.instead_of(&held.path.0, known);
+        let History {
+            overrode, removed, ..
+        } = self.instead_of(&held.path.0, known);
         Contribution {
             path,
             what,
@@ -266,7 +271,7 @@ impl Rendered {
         }
     }
 
-    /// What took out a value at a path, or a map or list above it. Empty: nothing did, or something stands there.
+    /// What took out a value at a path, or replaced a map or list above it. Empty: nothing did, or something stands there.
     pub fn removed(&self, question: &Question) -> Vec<Removed> {
         let Question::Values(path) = question else {
             return Vec::new();
@@ -279,7 +284,9 @@ impl Rendered {
             }
         }
         let (gone, stands) = (path.to_string(), ValuePath(above.to_vec()).to_string());
-        let removed = self.instead_of(above, &mut Histories::default()).removed;
+        let History {
+            removed, replaced, ..
+        } = self.instead_of(above, &mut Histories::default());
         let is_within = |path: &str, above: &str| {
             let rest = path.strip_prefix(above);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
@@ -289,7 +296,17 @@ impl Rendered {
             let is_of_it = is_within(&gone, &removed.path) || is_within(&removed.path, &gone);
             is_of_it && removed.path.len() > stands.len()
         };
-        removed.into_iter().filter(is_it).collect()
+        // What was replaced whole had the value in it, or is a part of it.
+        let had_it = |(lost, _): &(Lost, Removed)| {
+            let rest = path.0.strip_prefix(lost.0.0.as_slice());
+            let had = rest.is_some_and(|rest| lost.1.at(rest).is_some());
+            had || lost.0.0.starts_with(&path.0)
+        };
+        let replaced = replaced.into_iter().filter(had_it);
+        let removed = removed.into_iter().filter(is_it);
+        removed
+            .chain(replaced.map(|(_, replaced)| replaced))
+            .collect()
     }
 
     /// What the value at a path stands in place of, and what the maps and lists above it do; and what was taken out of it and of these.
@@ -306,6 +323,7 @@ impl Rendered {
                 .or_insert_with(|| History::of(above, tree));
             all.overrode.extend(history.overrode.iter().cloned());
             all.removed.extend(history.removed.iter().cloned());
+            all.replaced.extend(history.replaced.iter().cloned());
         }
         all
     }
@@ -316,6 +334,8 @@ impl Rendered {
 struct History {
     overrode: Vec<Overridden>,
     removed: Vec<Removed>,
+    /// What it stands in place of, and who replaced it.
+    replaced: Vec<(Lost, Removed)>,
 }
 
 /// Those that are known already, for what stands above many values is told of each.
@@ -337,6 +357,11 @@ impl History {
                 Below::Replaced(lower) => {
                     said(path, lower, &mut lost);
                     history.overrode.extend(lost.iter().map(replaced));
+                    let replaced = lost.into_iter().map(|lost| {
+                        let by = taken_out(&lost, held);
+                        (lost, by)
+                    });
+                    history.replaced.extend(replaced);
                 }
             }
             held = below.tree();

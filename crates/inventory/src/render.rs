@@ -176,6 +176,14 @@ struct Renderer<'a> {
     template: &'a Compiled,
 }
 
+/// What a loop runs over.
+enum Turns {
+    /// The parts of a value of the inventory, and that it is looked at which those are.
+    Known(Vec<Scope>, Use),
+    /// Something computed: the key or number of each entry, whether that is a key, and the entry.
+    Computed(Vec<(minijinja::Value, bool, minijinja::Value)>),
+}
+
 impl Renderer<'_> {
     fn document(
         &self,
@@ -189,8 +197,10 @@ impl Renderer<'_> {
         for scope in scopes {
             let mut because = because.clone();
             if let Some(when) = &document.when {
-                let (holds, uses) = self.world.run(when, &scope)?;
-                if !holds.is_true() {
+                let (holds, uses) = self
+                    .world
+                    .run(when, &scope, |holds, _| Ok(holds.is_true()))?;
+                if !holds {
                     continue;
                 }
                 because = Arc::new(because.union(&uses).cloned().collect());
@@ -225,7 +235,39 @@ impl Renderer<'_> {
 
     /// The turns of a loop: what an entry and its key are called in each.
     fn turns(&self, program: &Program, name: &Arc<str>) -> Result<(Vec<Scope>, Uses), Problem> {
-        let (value, uses) = self.world.run(program, &Scope::new())?;
+        let (turns, uses) = self.world.run(program, &Scope::new(), |value, _| {
+            self.entries(program, value, name)
+        })?;
+        let entries = match turns {
+            Turns::Known(scopes, parts) => {
+                let because = uses.iter().cloned().chain([parts]).collect();
+                return Ok((scopes, Arc::new(because)));
+            }
+            Turns::Computed(entries) => entries,
+        };
+        let scope = |(key, is_key, entry): (minijinja::Value, bool, minijinja::Value)| {
+            // The key of a computed map may be made of anything; the number of an entry is not.
+            let of_key = if is_key {
+                uses.clone()
+            } else {
+                Uses::default()
+            };
+            vec![
+                (name.clone(), Bound::Computed(entry, uses.clone())),
+                (Arc::from("key"), Bound::Computed(key, of_key)),
+            ]
+        };
+        let scopes = entries.into_iter().map(scope).collect();
+        Ok((scopes, uses))
+    }
+
+    /// The entries of what a loop runs over, taken while it is known who looks at them.
+    fn entries(
+        &self,
+        program: &Program,
+        value: &minijinja::Value,
+        name: &Arc<str>,
+    ) -> Result<Turns, Problem> {
         let key = |key: minijinja::Value| -> (Arc<str>, Bound) {
             (Arc::from("key"), Bound::Computed(key, Uses::default()))
         };
@@ -251,8 +293,7 @@ impl Renderer<'_> {
                 path: view.path.clone(),
                 what: Taken::Parts,
             };
-            let because = uses.iter().cloned().chain([parts]).collect();
-            return Ok((scopes, Arc::new(because)));
+            return Ok(Turns::Known(scopes, parts));
         }
         let not_a_list = || {
             let at = program.at.clone();
@@ -272,19 +313,17 @@ impl Renderer<'_> {
             return Err(not_a_list());
         }
         let entries = value.try_iter().map_err(|_| not_a_list())?;
-        let mut scopes = Vec::new();
+        let mut computed = Vec::new();
         for (number, entry) in entries.enumerate().take(MAX_DOCUMENTS + 1) {
             let is_map = value.kind() == minijinja::value::ValueKind::Map;
-            let (number, entry) = if is_map {
+            computed.push(if is_map {
                 let part = value.get_item(&entry).map_err(|_| not_a_list())?;
-                (entry, part)
+                (entry, true, part)
             } else {
-                (number.into(), entry)
-            };
-            let entry = Bound::Computed(entry, uses.clone());
-            scopes.push(vec![(name.clone(), entry), key(number)]);
+                (number.into(), false, entry)
+            });
         }
-        Ok((scopes, uses))
+        Ok(Turns::Computed(computed))
     }
 
     /// A part of an object; none if it is left out.

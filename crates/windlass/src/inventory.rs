@@ -113,7 +113,7 @@ async fn explain(global: &Global, options: &Explain) -> anyhow::Result<ExitCode>
         let each = removed.iter().map(|gone| {
             let Removed { path, by, at, .. } = gone;
             let (who, place) = (&gone.removed_by, &gone.removed_at);
-            format!("{path}, which {by} {at} sets and {who} {place} takes out")
+            format!("{path}, which {by} {at} sets and {who} {place} takes out or replaces")
         });
         let each: Vec<_> = each.collect();
         anyhow::bail!("{} has these no more: {}", options.cluster, each.join("; "));

@@ -148,33 +148,61 @@ impl World {
         &self.levels
     }
 
-    /// Runs a program, and says what it looked at.
-    pub(crate) fn run(
+    /// Runs a program, takes what is wanted of what it gives, and says what was looked at. The engine looks at some values only when
+    /// their parts are taken, as those of a list that is reversed or cut: that counts as what the program itself looked at.
+    pub(crate) fn run<T>(
         self: &Arc<Self>,
         program: &Program,
         scope: &Scope,
-    ) -> Result<(Value, Uses), Problem> {
+        take: impl FnOnce(&Value, &Uses) -> Result<T, Problem>,
+    ) -> Result<(T, Uses), Problem> {
         self.spend((1, 0), &program.by, &program.at)?;
         self.record().frames.push(Frame::default());
-        let root = view::root(self, scope);
-        let result = self.evaluate(program, root);
-        let frame = self.record().frames.pop().unwrap_or_default();
-        if let Some(failure) = frame.failure {
-            return Err(failure);
-        }
+        let taken = self.run_in_frame(program, scope, take);
+        self.record().frames.pop();
+        taken
+    }
+
+    fn run_in_frame<T>(
+        self: &Arc<Self>,
+        program: &Program,
+        scope: &Scope,
+        take: impl FnOnce(&Value, &Uses) -> Result<T, Problem>,
+    ) -> Result<(T, Uses), Problem> {
+        let result = self.evaluate(program, view::root(self, scope));
+        let (uses, missing) = self.looked_at(program)?;
         let fails = |rule| program.by.problem(ValuePath::clone(&program.at), rule);
-        if let Some(secret) = frame.secret {
-            return Err(fails(Rule::SecretInText {
-                secret: secret.to_string(),
-            }));
-        }
-        let value =
-            result.map_err(|error| fails(self.rule(&error, program, frame.missing.as_ref())))?;
+        let value = result.map_err(|error| fails(self.rule(&error, program, missing.as_ref())))?;
         if value.is_undefined() {
             let error = ErrorKind::UndefinedError.into();
-            return Err(fails(self.rule(&error, program, frame.missing.as_ref())));
+            return Err(fails(self.rule(&error, program, missing.as_ref())));
         }
-        Ok((value, Arc::new(frame.uses)))
+        let uses = Arc::new(uses);
+        let taken = take(&value, &uses);
+        let (later, _) = self.looked_at(program)?;
+        let taken = taken?;
+        if later.is_subset(&uses) {
+            return Ok((taken, uses));
+        }
+        Ok((taken, Arc::new(uses.union(&later).cloned().collect())))
+    }
+
+    /// What the running program looked at since this was asked last, and what of that is not set.
+    fn looked_at(&self, program: &Program) -> Result<(BTreeSet<Use>, Option<ValuePath>), Problem> {
+        let mut record = self.record();
+        let Some(frame) = record.frames.last_mut() else {
+            return Ok((BTreeSet::new(), None));
+        };
+        if let Some(failure) = frame.failure.take() {
+            return Err(failure);
+        }
+        if let Some(secret) = frame.secret.take() {
+            let rule = Rule::SecretInText {
+                secret: secret.to_string(),
+            };
+            return Err(program.by.problem(ValuePath::clone(&program.at), rule));
+        }
+        Ok((std::mem::take(&mut frame.uses), frame.missing.take()))
     }
 
     fn evaluate(&self, program: &Program, root: Value) -> Result<Value, minijinja::Error> {
@@ -386,8 +414,12 @@ impl World {
         scope: &Scope,
         at: &Arc<ValuePath>,
     ) -> Result<Option<Made>, Problem> {
-        let (value, uses) = self.run(program, scope)?;
-        let made = self.make(&value, &uses, at, program, MOST_DEEP)?;
+        let mut first = Uses::default();
+        let (made, uses) = self.run(program, scope, |value, uses| {
+            first = uses.clone();
+            self.make(value, uses, at, program, MOST_DEEP)
+        })?;
+        let made = made.map(|made| later(made, &first, &uses));
         // A value that is given as it is may be as deep itself.
         if made
             .as_ref()
@@ -600,7 +632,7 @@ impl Made {
     }
 
     /// All that it was made of.
-    fn gather(&self, uses: &mut BTreeSet<Use>) {
+    pub(crate) fn gather(&self, uses: &mut BTreeSet<Use>) {
         uses.extend(self.uses.iter().cloned());
         match &self.shape {
             MadeShape::Map(map) => map.values().for_each(|made| made.gather(uses)),
@@ -670,6 +702,36 @@ pub(crate) fn also(made: Made, more: &BTreeSet<Use>) -> Made {
     };
     Made {
         uses: Arc::new(made.uses.union(more).cloned().collect()),
+        at: made.at,
+        shape,
+    }
+}
+
+/// A rendered value that was made of more than was known first.
+fn later(made: Made, first: &Uses, all: &Uses) -> Made {
+    if Arc::ptr_eq(first, all) {
+        return made;
+    }
+    let shape = match made.shape {
+        MadeShape::Map(map) => MadeShape::Map(
+            map.into_iter()
+                .map(|(key, made)| (key, later(made, first, all)))
+                .collect(),
+        ),
+        MadeShape::List(list) => MadeShape::List(
+            list.into_iter()
+                .map(|made| later(made, first, all))
+                .collect(),
+        ),
+        leaf => leaf,
+    };
+    let uses = if Arc::ptr_eq(&made.uses, first) {
+        all.clone()
+    } else {
+        Arc::new(made.uses.union(all).cloned().collect())
+    };
+    Made {
+        uses,
         at: made.at,
         shape,
     }

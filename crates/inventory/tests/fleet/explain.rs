@@ -327,3 +327,113 @@ fn what_is_not_there_is_nothing() {
         Question::Values(r#"labels["a/b"]"#.parse().unwrap())
     );
 }
+
+/// The engine looks at some values only when the list or map that it gave is read.
+#[test]
+fn what_is_looked_at_late_is_told_as_well() {
+    for (name, of_values, template) in [
+        ("reversed alone", "few", "{{ few | reverse }}"),
+        ("cut", "few", "{{ few[1:] }}"),
+        ("items", "map", "{{ map | items }}"),
+        ("reversed items", "map", "{{ map | items | reverse }}"),
+        ("in a list", "few", "{{ [1, few | reverse] }}"),
+        ("in a map", "few", "{{ {'k': few[::-1]} }}"),
+    ] {
+        let values = "{few: [a, b], map: {k: v}}";
+        let data = format!("data: {{made: \"{template}\"}}");
+        let text = crate::two_levels("[]", values, "{}").replace(
+            "metadata: {name: c}}}]}}",
+            &format!("metadata: {{name: c}}, {data}}}}}]}}}}"),
+        );
+        assert!(text.contains(&data), "{text}");
+        let rendered = fleet(&text).unwrap().render(&cluster("c")).unwrap();
+        let question = "ConfigMap/c:data.made".parse::<Question>().unwrap();
+        let explained = rendered.explain(&question).unwrap();
+        assert!(!explained.is_empty(), "{name}");
+        let wanted = match of_values {
+            "map" => "map.k",
+            _ => "few[1]",
+        };
+        for leaf in explained {
+            let is_told = leaf
+                .from
+                .iter()
+                .any(|from| from.path == wanted && from.what == "value");
+            assert!(is_told, "{name}: {leaf:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_loop_runs_over_late_is_told_as_well() {
+    for (each, name, told) in [
+        ("few | reverse", "{{ item }}", "few[0]"),
+        ("few[:1]", "{{ item }}", "few[0]"),
+        ("map | items", "{{ item[1] }}", "map.k"),
+        ("{few[0]: 1}", "{{ key }}", "few[0]"),
+    ] {
+        let values = "{few: [a, b], map: {k: v}}";
+        let text = crate::two_levels("[]", values, "{}").replace(
+            "{object: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}}",
+            &format!(
+                "{{forEach: {{values: \"{each}\"}}, object: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: \"{name}\"}}}}}}"
+            ),
+        );
+        assert!(text.contains("forEach"), "{text}");
+        let rendered = fleet(&text).unwrap().render(&cluster("c"));
+        let rendered = rendered
+            .map_err(|error| format!("{each}: {error}"))
+            .unwrap();
+        for document in &rendered.documents {
+            for (path, made) in document.content.leaves() {
+                let is_told = made.uses.iter().any(|used| used.path.to_string() == told);
+                assert!(
+                    is_told || path.to_string() != "metadata.name",
+                    "{each}: {made:?}"
+                );
+            }
+        }
+        assert!(!rendered.documents.is_empty(), "{each}");
+    }
+}
+
+#[test]
+fn a_map_that_a_template_gives_is_told_with_each_level_that_made_it() {
+    let rules = "[{path: b, strategy: Deep}]";
+    let weak = "{a: {$template: '{{ b }}'}, b: {x: 1}}";
+    let text = crate::two_levels(rules, weak, "{b: {v: 2}}");
+    let rendered = fleet(&text).unwrap().render(&cluster("c")).unwrap();
+    let explained = rendered.explain(&Question::Values("a".parse().unwrap()));
+    let explained = explained.unwrap();
+    let from = explained.iter().flat_map(|one| &one.from);
+    let told: Vec<_> = from
+        .map(|from| format!("{} {}", from.path, from.by))
+        .collect();
+    for wanted in ["b.x Site/default/s", "b.v FleetCluster/default/c"] {
+        let (path, by) = wanted.split_once(' ').unwrap();
+        let kind = by.split('/').next().unwrap();
+        let is_told = |told: &String| told.starts_with(&format!("{path} {kind}"));
+        assert!(told.iter().any(is_told), "{wanted}: {told:?}");
+    }
+}
+
+#[test]
+fn what_was_in_a_value_that_was_replaced_whole_is_told() {
+    let rules = "[{path: a, strategy: First}]";
+    let text = crate::two_levels(rules, "{a: {b: {x: 1}}, l: [p, q]}", "{a: {k: 2}, l: [p]}");
+    let rendered = fleet(&text).unwrap().render(&cluster("c")).unwrap();
+    for (path, wanted) in [
+        ("a.b", &["a by spec.values.a"][..]),
+        ("a.b.x", &["a by spec.values.a"]),
+        ("a.other", &[]),
+        ("l[1]", &["l by spec.values.l"]),
+        ("l[2]", &[]),
+    ] {
+        let removed = rendered.removed(&Question::Values(path.parse().unwrap()));
+        let removed: Vec<_> = removed
+            .iter()
+            .map(|gone| format!("{} by {}", gone.path, gone.removed_at))
+            .collect();
+        assert_eq!(removed, wanted, "{path}");
+    }
+}
