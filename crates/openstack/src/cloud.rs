@@ -5,21 +5,22 @@ use std::collections::BTreeMap;
 use api::{
     cluster::SecretRef,
     openstack::{
-        Backup, Database, Identity, Managed, ManagedMemcached, MemcachedServers, OpenStack,
-        OpenStackService, OpenStackServiceSpec, Standing,
+        Backup, Database, Identity, Managed, ManagedMemcached, MemcachedServers, OnDelete,
+        OpenStack, OpenStackService, OpenStackServiceSpec, Standing,
     },
     run::Step,
 };
 use controller::Problem;
 use kube::{Resource, ResourceExt};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::{
     action::{Action, Named, in_order},
     backup, definition, names,
     rotation::{Scheduled, schedule},
     service,
-    wish::{Wanted, Wish, map, unwritable},
+    wish::{self, Wanted, Wish, map, unwritable},
 };
 
 /// What the steps of a cloud read.
@@ -125,14 +126,32 @@ impl Wish for OpenStack {
         }
         let inputs = Inputs {
             release: self.spec.release.clone(),
-            drop: self.spec.on_delete == Some(api::openstack::OnDelete::Delete),
+            drop: self.spec.on_delete == Some(OnDelete::Delete),
             server,
             memcached: self.spec.memcached.clone().and_then(|of| of.managed),
             services,
             backup: None,
         };
         let parallelism = self.spec.parallelism.unwrap_or(PARALLELISM);
-        steps(&inputs, parallelism).map_err(|error| unwritable(&error))
+        let wanted = steps(&inputs, parallelism).map_err(|error| unwritable(&error))?;
+        let parts = inputs.services.iter();
+        let parts = parts.map(|spec| (format!("service {}", spec.service), wish::bytes(spec)));
+        wanted.carried(
+            "OpenStack spec",
+            parts,
+            "say less in config, which stands in each of its services, put long files into an image, or make services objects of their own",
+        )
+    }
+
+    fn removal(&self, inputs: &Map<String, Value>) -> Option<Wanted> {
+        let mut inputs: Inputs = wish::read(inputs)?;
+        inputs.drop = self.spec.on_delete == Some(OnDelete::Delete);
+        let of_all = steps(&inputs, PARALLELISM).ok()?;
+        Some(Wanted {
+            inputs: of_all.inputs,
+            delete: of_all.delete,
+            ..Wanted::default()
+        })
     }
 
     fn standing(&self) -> Option<&Standing> {
@@ -440,6 +459,27 @@ mod tests {
                 "glance/ready"
             ]
         );
+    }
+
+    #[test]
+    fn what_no_run_of_a_cloud_could_carry_is_refused() {
+        let long = "x".repeat(200_000);
+        let service = |name: &str| {
+            let config = json!({"policy.yaml": format!("a: {long}")});
+            json!({"name": name, "image": "i", "config": config})
+        };
+        let services = json!(["keystone", "placement", "glance"].map(service));
+        let mut cloud = cloud(&services, &json!(null));
+        assert!(cloud.wanted().is_ok());
+        cloud.spec.config = Some(format!("[a]\nb = {long}\n"));
+        let refused = controller::problem::text(&cloud.wanted().unwrap_err());
+        for word in [
+            "OpenStack spec ",
+            "takes 1048576 bytes of it in all; the largest parts are service",
+            "which stands in each of its services",
+        ] {
+            assert!(refused.contains(word), "{refused}");
+        }
     }
 
     #[test]
