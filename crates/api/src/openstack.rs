@@ -33,7 +33,7 @@ pub use hook::{
     HookSecretKey, ServiceHook, ServiceHookImage, ServiceHookVariable, ServiceOperation,
 };
 pub use keys::{KeyRing, Keys, KeysStatus, RotationSchedule, RotationStatus};
-pub use messaging::{Messaging, TransportUrl};
+pub use messaging::{CloudMessaging, ManagedRabbitmq, Messaging, TransportUrl};
 pub use passwords::{CloudPasswords, Password, Passwords, PasswordsStatus};
 pub use schema::{SchemaCheck, WithoutValidator};
 pub use seed::{

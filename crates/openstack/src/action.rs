@@ -81,6 +81,14 @@ pub enum Action {
     AwaitMemcached,
     /// Removes it.
     RemoveMemcached,
+    /// Makes the Secret with the user of the RabbitMQ and its address.
+    MakeMessagingSecret,
+    /// Installs the RabbitMQ.
+    DeployMessaging,
+    /// Waits until it serves.
+    AwaitMessaging,
+    /// Removes it.
+    RemoveMessaging,
     /// Stores a service of a cloud as an object.
     Declare(Named),
     /// Waits until it is Ready.
@@ -328,6 +336,10 @@ impl Action {
             | Self::DeployMemcached
             | Self::AwaitMemcached
             | Self::RemoveMemcached
+            | Self::MakeMessagingSecret
+            | Self::DeployMessaging
+            | Self::AwaitMessaging
+            | Self::RemoveMessaging
             | Self::Declare(_)
             | Self::AwaitService(_)
             | Self::AwaitUpdated(_)
@@ -385,9 +397,11 @@ impl Action {
             Self::Hook(hook) => (hook.timeout.seconds() + 600, 30, 3),
             // Its Job has three attempts of its own.
             Self::RotateKeys(rotation) if !rotation.reseal.is_empty() => (1800, 30, 3),
-            Self::AwaitApi | Self::AwaitComponent(_) | Self::AwaitServer | Self::AwaitMemcached => {
-                (900, 30, 3)
-            }
+            Self::AwaitApi
+            | Self::AwaitComponent(_)
+            | Self::AwaitServer
+            | Self::AwaitMemcached
+            | Self::AwaitMessaging => (900, 30, 3),
             Self::CheckConfig | Self::CheckComponent(_) => (900, 10, 3),
             Self::AwaitService(_) | Self::AwaitUpdated(_) => (7200, 60, 3),
             // It waits for pods, and for whoever is at work still.
@@ -409,6 +423,8 @@ impl Action {
             | Self::RemoveServer
             | Self::DeployMemcached
             | Self::RemoveMemcached
+            | Self::DeployMessaging
+            | Self::RemoveMessaging
             | Self::SeedServices(_) => (300, 5, 5),
             Self::IssueToken | Self::SeedIdentity | Self::Ask(_) => (120, 3, 8),
             // Its cloud may be made meanwhile.
@@ -427,6 +443,7 @@ impl Action {
             | Self::RemoveSecrets
             | Self::ForgetIdentity
             | Self::MakeServerSecret
+            | Self::MakeMessagingSecret
             | Self::CheckStore
             | Self::LogIn
             | Self::Declare(_) => (120, 1, 8),

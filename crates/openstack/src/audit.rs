@@ -10,7 +10,7 @@ use api::run::Step;
 
 use crate::{
     action::Action,
-    cloud::{self, database_server, memcached_server, service_name},
+    cloud::{self, database_server, memcached_server, rabbitmq_server, service_name},
     definition::{ADMIN, Definition},
     identity, names, service, sql,
 };
@@ -155,6 +155,7 @@ pub fn of_service(
 pub fn of_cloud(name: &str, inputs: &cloud::Inputs, steps: &[Step]) -> Vec<Expected> {
     let server = database_server(name);
     let memcached = memcached_server(name);
+    let rabbitmq = rabbitmq_server(name);
     let of = |step: &Step| match Action::of(step) {
         Some(Action::MakeServerSecret) => {
             vec![object("Secret", &names::secret(&server, ADMIN))]
@@ -175,6 +176,15 @@ pub fn of_cloud(name: &str, inputs: &cloud::Inputs, steps: &[Step]) -> Vec<Expec
             object("NetworkPolicy", &memcached),
             object("Service", &memcached),
             object("StatefulSet", &memcached),
+        ],
+        Some(Action::MakeMessagingSecret) => {
+            vec![object("Secret", &names::secret(&rabbitmq, ADMIN))]
+        }
+        Some(Action::DeployMessaging) if inputs.rabbitmq.is_some() => vec![
+            release(&rabbitmq),
+            object("NetworkPolicy", &rabbitmq),
+            object("Service", &rabbitmq),
+            object("StatefulSet", &rabbitmq),
         ],
         Some(Action::Declare(named)) => {
             let service = service_name(name, &named.service);
@@ -233,7 +243,8 @@ mod tests {
         serde_json::from_value(json!({
             "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStack",
             "metadata": {"name": "one", "namespace": "cloud"},
-            "spec": {"database": {"managed": {"image": "db"}}, "memcached": {"managed": {"image": "m"}}, "services": [
+            "spec": {"database": {"managed": {"image": "db"}}, "memcached": {"managed": {"image": "m"}},
+                "messaging": {"managed": {"image": "r"}}, "services": [
                 {"name": "keystone", "image": "k"}, {"name": "placement", "image": "p"},
                 {"name": "glance", "image": "g", "storage": {"size": "1Gi"}},
             ]},
@@ -262,6 +273,10 @@ mod tests {
         let memcached = written(&expected, "memcached/deploy");
         assert_eq!(memcached.len(), 4, "{memcached:?}");
         assert_eq!(memcached[1], "NetworkPolicy one-memcached");
+        let messaging = written(&expected, "messaging/secret");
+        assert_eq!(messaging, ["Secret one-rabbitmq-admin"]);
+        let messaging = written(&expected, "messaging/deploy");
+        assert_eq!(messaging[1], "NetworkPolicy one-rabbitmq");
         assert_eq!(
             written(&expected, "glance/declare"),
             ["OpenStackService one-glance"]

@@ -15,11 +15,19 @@ pub enum Chart {
     Database,
     /// A single memcached.
     Memcached,
+    /// A single RabbitMQ.
+    Rabbitmq,
 }
 
 impl Chart {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Job, Self::Api, Self::Database, Self::Memcached];
+    pub const ALL: [Self; 5] = [
+        Self::Job,
+        Self::Api,
+        Self::Database,
+        Self::Memcached,
+        Self::Rabbitmq,
+    ];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -28,13 +36,14 @@ impl Chart {
             Self::Api => "api",
             Self::Database => "database",
             Self::Memcached => "memcached",
+            Self::Rabbitmq => "rabbitmq",
         }
     }
 
     /// Whether people may go on with what it makes. What ran once is done.
     pub const fn is_kept(self) -> bool {
         match self {
-            Self::Api | Self::Database | Self::Memcached => true,
+            Self::Api | Self::Database | Self::Memcached | Self::Rabbitmq => true,
             Self::Job => false,
         }
     }
@@ -70,6 +79,14 @@ impl Chart {
                 (
                     "templates/memcached.yaml",
                     include_str!("../charts/memcached/templates/memcached.yaml"),
+                ),
+                POD,
+            ],
+            Self::Rabbitmq => [
+                ("Chart.yaml", include_str!("../charts/rabbitmq/Chart.yaml")),
+                (
+                    "templates/rabbitmq.yaml",
+                    include_str!("../charts/rabbitmq/templates/rabbitmq.yaml"),
                 ),
                 POD,
             ],

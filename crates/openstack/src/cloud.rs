@@ -5,21 +5,23 @@ use std::collections::BTreeMap;
 use api::{
     cluster::SecretRef,
     openstack::{
-        Backup, Database, Identity, Managed, ManagedMemcached, MemcachedServers, OpenStack,
-        OpenStackService, OpenStackServiceSpec, Standing,
+        Backup, Database, Identity, Managed, ManagedMemcached, ManagedRabbitmq, MemcachedServers,
+        Messaging, OnDelete, OpenStack, OpenStackService, OpenStackServiceSpec, Standing,
+        TransportUrl,
     },
     run::Step,
 };
 use controller::Problem;
 use kube::{Resource, ResourceExt};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::{
     action::{Action, Named, in_order},
     backup, definition, names,
     rotation::{Scheduled, schedule},
     service,
-    wish::{Wanted, Wish, map, unwritable},
+    wish::{self, Wanted, Wish, map, unwritable},
 };
 
 /// What the steps of a cloud read.
@@ -35,6 +37,9 @@ pub struct Inputs {
     /// The memcached that is made. None: there is one, or none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memcached: Option<ManagedMemcached>,
+    /// The RabbitMQ that is made. None: there is one, or none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rabbitmq: Option<ManagedRabbitmq>,
     /// The services: their objects' specs, by the names of the services.
     pub services: Vec<OpenStackServiceSpec>,
     /// Whether what is secret goes with the cloud.
@@ -74,6 +79,7 @@ impl Wish for OpenStack {
         };
         let identity = identity(self);
         let memcached = memcached(self);
+        let messaging = messaging(self);
         let services: Vec<_> = self
             .spec
             .services
@@ -89,7 +95,7 @@ impl Wish for OpenStack {
                 database: database.clone(),
                 identity: identity.clone().filter(|_| needs_identity(&service.name)),
                 memcached: memcached.clone(),
-                messaging: self.spec.messaging.clone().filter(|_| sends(&service.name)),
+                messaging: messaging.clone().filter(|_| sends(&service.name)),
                 storage: service.storage.clone(),
                 cloud_config: self.spec.config.clone(),
                 config: service.config.clone(),
@@ -125,14 +131,33 @@ impl Wish for OpenStack {
         }
         let inputs = Inputs {
             release: self.spec.release.clone(),
-            drop: self.spec.on_delete == Some(api::openstack::OnDelete::Delete),
+            drop: self.spec.on_delete == Some(OnDelete::Delete),
             server,
             memcached: self.spec.memcached.clone().and_then(|of| of.managed),
+            rabbitmq: self.spec.messaging.clone().and_then(|of| of.managed),
             services,
             backup: None,
         };
         let parallelism = self.spec.parallelism.unwrap_or(PARALLELISM);
-        steps(&inputs, parallelism).map_err(|error| unwritable(&error))
+        let wanted = steps(&inputs, parallelism).map_err(|error| unwritable(&error))?;
+        let parts = inputs.services.iter();
+        let parts = parts.map(|spec| (format!("service {}", spec.service), wish::bytes(spec)));
+        wanted.carried(
+            "OpenStack spec",
+            parts,
+            "say less in config, which stands in each of its services, put long files into an image, or make services objects of their own",
+        )
+    }
+
+    fn removal(&self, inputs: &Map<String, Value>) -> Option<Wanted> {
+        let mut inputs: Inputs = wish::read(inputs)?;
+        inputs.drop = self.spec.on_delete == Some(OnDelete::Delete);
+        let of_all = steps(&inputs, PARALLELISM).ok()?;
+        Some(Wanted {
+            inputs: of_all.inputs,
+            delete: of_all.delete,
+            ..Wanted::default()
+        })
     }
 
     fn standing(&self) -> Option<&Standing> {
@@ -193,6 +218,22 @@ fn memcached(cloud: &OpenStack) -> Option<MemcachedServers> {
     managed.or_else(|| memcached.external.clone())
 }
 
+/// The RabbitMQ of the services that send messages: one that is made, or the one that is there.
+fn messaging(cloud: &OpenStack) -> Option<Messaging> {
+    let messaging = cloud.spec.messaging.as_ref()?;
+    let managed = messaging.managed.as_ref().map(|_| TransportUrl {
+        name: names::secret(&rabbitmq_server(&cloud.name_any()), "admin"),
+        key: None,
+    });
+    let transport_url_secret = managed.or_else(|| messaging.transport_url_secret.clone())?;
+    Some(Messaging {
+        transport_url_secret,
+    })
+}
+
+/// Where a RabbitMQ answers that is made.
+pub const RABBITMQ_PORT: u16 = 5672;
+
 /// Where memcached answers.
 pub const MEMCACHED_PORT: u16 = 11211;
 
@@ -217,6 +258,11 @@ pub fn database_server(cloud: &str) -> String {
 /// The memcached of a cloud: its release and its Service.
 pub fn memcached_server(cloud: &str) -> String {
     format!("{cloud}-memcached")
+}
+
+/// The RabbitMQ of a cloud: its release and its Service.
+pub fn rabbitmq_server(cloud: &str) -> String {
+    format!("{cloud}-rabbitmq")
 }
 
 /// The object of a service of a cloud.
@@ -272,6 +318,26 @@ fn steps(inputs: &Inputs, parallelism: u8) -> Result<Wanted, serde_json::Error> 
         ])?);
         first.push(MEMCACHED_READY.to_owned());
     }
+    if inputs.rabbitmq.is_some() {
+        install.extend(in_order([
+            (
+                "messaging/secret",
+                "Make the RabbitMQ's user and its address",
+                Action::MakeMessagingSecret,
+            ),
+            (
+                "messaging/deploy",
+                "Start the RabbitMQ",
+                Action::DeployMessaging,
+            ),
+            (
+                MESSAGING_READY,
+                "Wait until the RabbitMQ serves",
+                Action::AwaitMessaging,
+            ),
+        ])?);
+        first.push(MESSAGING_READY.to_owned());
+    }
     let mut update = install.clone();
     install.extend(side_by_side(&inputs.services, &first)?);
     update.extend(one_by_one(&inputs.services, first)?);
@@ -292,6 +358,13 @@ fn steps(inputs: &Inputs, parallelism: u8) -> Result<Wanted, serde_json::Error> 
             "memcached/remove",
             "Remove the memcached",
             Action::RemoveMemcached,
+        ));
+    }
+    if inputs.rabbitmq.is_some() {
+        delete.push((
+            "messaging/remove",
+            "Remove the RabbitMQ",
+            Action::RemoveMessaging,
         ));
     }
     let by_hand = inputs.server.iter().map(|_| rotation());
@@ -384,6 +457,8 @@ fn ready(service: &str) -> String {
 const SERVER_READY: &str = "database/ready";
 /// The step after which the memcached serves.
 const MEMCACHED_READY: &str = "memcached/ready";
+/// The step after which the RabbitMQ serves.
+const MESSAGING_READY: &str = "messaging/ready";
 /// How many services are at work at a time where nobody says it: each has a runner and a Job of its own.
 const PARALLELISM: u8 = 4;
 
@@ -443,6 +518,27 @@ mod tests {
     }
 
     #[test]
+    fn what_no_run_of_a_cloud_could_carry_is_refused() {
+        let long = "x".repeat(200_000);
+        let service = |name: &str| {
+            let config = json!({"policy.yaml": format!("a: {long}")});
+            json!({"name": name, "image": "i", "config": config})
+        };
+        let services = json!(["keystone", "placement", "glance"].map(service));
+        let mut cloud = cloud(&services, &json!(null));
+        assert!(cloud.wanted().is_ok());
+        cloud.spec.config = Some(format!("[a]\nb = {long}\n"));
+        let refused = controller::problem::text(&cloud.wanted().unwrap_err());
+        for word in [
+            "OpenStack spec ",
+            "takes 1048576 bytes of it in all; the largest parts are service",
+            "which stands in each of its services",
+        ] {
+            assert!(refused.contains(word), "{refused}");
+        }
+    }
+
+    #[test]
     fn a_rabbitmq_is_told_to_the_services_that_send_messages() {
         let services = json!([{"name": "keystone", "image": "k"}, {"name": "placement", "image": "p"}, {"name": "glance", "image": "g"}]);
         let mut cloud = cloud(&services, &json!(null));
@@ -452,6 +548,54 @@ mod tests {
         let inputs: Inputs = serde_json::from_value(wanted.inputs.into()).unwrap();
         let told = inputs.services.iter().map(|spec| spec.messaging.is_some());
         assert_eq!(told.collect::<Vec<_>>(), [true, false, true]);
+    }
+
+    #[test]
+    fn a_rabbitmq_is_made_beside_the_database_and_told_to_those_alone_that_send_messages() {
+        let services = json!([{"name": "keystone", "image": "k"}, {"name": "placement", "image": "p"}, {"name": "glance", "image": "g"}]);
+        let mut cloud = cloud(&services, &json!(null));
+        let none = cloud.wanted().unwrap();
+        assert!(
+            !serde_json::to_string(&none.inputs)
+                .unwrap()
+                .contains("rabbit")
+        );
+        let messaging = json!({"managed": {"image": "r", "storage": {"size": "1Gi"}}});
+        cloud.spec.messaging = serde_json::from_value(messaging).unwrap();
+        let wanted = cloud.wanted().unwrap();
+        let of = |id: &str| {
+            let mut steps = wanted.install.iter();
+            steps.find(|step| step.id == id).unwrap().depends_on.clone()
+        };
+        assert!(
+            of("messaging/secret").is_empty(),
+            "it waits for no database"
+        );
+        assert_eq!(of("messaging/ready"), ["messaging/deploy"]);
+        assert_eq!(
+            of("keystone/declare"),
+            ["database/ready", "messaging/ready"]
+        );
+        let ids: Vec<_> = wanted.delete.iter().map(|step| step.id.as_str()).collect();
+        assert_eq!(ids.last(), Some(&"messaging/remove"));
+        let inputs: Inputs = serde_json::from_value(wanted.inputs.clone().into()).unwrap();
+        let told = inputs.services.iter().map(|spec| {
+            let messaging = spec.messaging.as_ref();
+            messaging.map(|of| of.transport_url_secret.name.as_str())
+        });
+        let secret = Some("one-rabbitmq-admin");
+        assert_eq!(told.collect::<Vec<_>>(), [secret, None, secret]);
+        let subject = crate::made::Subject {
+            name: "one".to_owned(),
+            ..crate::made::Subject::default()
+        };
+        let release = subject.rabbitmq(&inputs).unwrap();
+        assert_eq!(release.name, "one-rabbitmq");
+        assert_eq!(
+            release.values["of"]["services"],
+            json!(["one-keystone", "one-glance"])
+        );
+        assert_eq!(release.values["secret"], json!("one-rabbitmq-admin"));
     }
 
     #[test]

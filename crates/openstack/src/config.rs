@@ -12,6 +12,8 @@ pub mod ini;
 pub mod template;
 pub mod tree;
 
+use std::collections::HashMap;
+
 use ini::{Line, Unreadable};
 
 /// A source of a file.
@@ -80,13 +82,29 @@ pub struct Setting {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Merged {
     sections: Vec<Section>,
+    /// Where each section stands among them: a template may give as many as it likes.
+    places: HashMap<Option<String>, usize>,
 }
 
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Section {
     /// None: settings before the first section.
     name: Option<String>,
     settings: Vec<Setting>,
+    /// Where each setting stands among them, by its key.
+    places: HashMap<String, usize>,
+}
+
+impl Section {
+    fn setting(&mut self, key: &str) -> Option<&mut Setting> {
+        let at = self.places.get(key)?;
+        self.settings.get_mut(*at)
+    }
+
+    fn push(&mut self, setting: Setting) {
+        self.places.insert(setting.key.clone(), self.settings.len());
+        self.settings.push(setting);
+    }
 }
 
 /// Why a file cannot be merged.
@@ -128,16 +146,16 @@ impl Merged {
                 }
                 Line::Setting { key, value, line } => {
                     let shown = value.join("\n");
-                    let settings = &mut read.section(current.as_deref()).settings;
+                    let section = read.section(current.as_deref());
                     // In one source a key may stand several times, and each counts.
-                    match settings.iter_mut().find(|setting| setting.key == key) {
+                    match section.setting(&key) {
                         Some(setting) => {
                             setting.values.push(value);
                             if let Some(origin) = setting.origins.first_mut() {
                                 origin.values.push(shown);
                             }
                         }
-                        None => settings.push(Setting {
+                        None => section.push(Setting {
                             key,
                             values: vec![value],
                             origins: vec![Origin {
@@ -154,29 +172,26 @@ impl Merged {
     }
 
     fn section(&mut self, name: Option<&str>) -> &mut Section {
-        let at = self
-            .sections
-            .iter()
-            .position(|section| section.name.as_deref() == name)
-            .unwrap_or_else(|| {
-                self.sections.push(Section {
-                    name: name.map(str::to_owned),
-                    settings: Vec::new(),
-                });
-                self.sections.len() - 1
+        let name = name.map(str::to_owned);
+        let at = *self.places.entry(name.clone()).or_insert_with(|| {
+            self.sections.push(Section {
+                name,
+                ..Section::default()
             });
+            self.sections.len() - 1
+        });
         &mut self.sections[at]
     }
 
     fn take(&mut self, section: Section) {
-        let settings = &mut self.section(section.name.as_deref()).settings;
+        let known = self.section(section.name.as_deref());
         for later in section.settings {
-            match settings.iter_mut().find(|setting| setting.key == later.key) {
+            match known.setting(&later.key) {
                 Some(setting) => {
                     setting.values = later.values;
                     setting.origins.extend(later.origins);
                 }
-                None => settings.push(later),
+                None => known.push(later),
             }
         }
     }
@@ -184,7 +199,7 @@ impl Merged {
     /// The file.
     pub fn render(&self) -> String {
         let mut text = String::new();
-        for Section { name, settings } in &self.sections {
+        for Section { name, settings, .. } in &self.sections {
             if let Some(name) = name {
                 text.push_str(&format!("[{name}]\n"));
             }
@@ -202,9 +217,8 @@ impl Merged {
     pub fn setting(&self, section: Option<&str>, key: &str) -> Option<&Setting> {
         let section = self
             .sections
-            .iter()
-            .find(|found| found.name.as_deref() == section)?;
-        section.settings.iter().find(|setting| setting.key == key)
+            .get(*self.places.get(&section.map(str::to_owned))?)?;
+        section.settings.get(*section.places.get(key)?)
     }
 
     /// All settings, with their sections.
@@ -265,7 +279,9 @@ mod tests {
 
     #[test]
     fn what_is_no_such_file_is_named_by_source_and_line() {
+        let long = format!("[a]\n{} = b\n c\n", "k".repeat(256));
         for (text, line) in [
+            (long.as_str(), 2),
             ("[a]\nb", 2),
             ("[a", 1),
             ("[]", 1),
@@ -275,6 +291,20 @@ mod tests {
             let error = Merged::of(&[source("mine", text)]).unwrap_err();
             assert_eq!((error.source_name.as_str(), error.at.line), ("mine", line));
         }
+    }
+
+    #[test]
+    fn files_of_many_keys_and_sections_are_read_in_one_go() {
+        // Who looked at all keys for each would compare some hundred thousand million of them.
+        let many = 0..300_000;
+        let keys: String = many.clone().map(|at| format!("k{at} = 1\n")).collect();
+        let sections: String = many.map(|at| format!("[s{at}]\n")).collect();
+        let sources = [source("a", &(keys.clone() + &sections)), source("b", &keys)];
+        let merged = Merged::of(&sources).unwrap();
+        let last = merged.setting(None, "k299999").unwrap();
+        assert_eq!(last.origins.len(), 2);
+        assert_eq!(merged.settings().count(), 300_000);
+        assert!(merged.render().ends_with("[s299999]\n\n"));
     }
 
     #[test]

@@ -17,7 +17,9 @@ use serde_json::{Map, Value, json};
 use crate::{
     action::{Action, HookJob, Job},
     charts::Chart,
-    cloud::{self, MEMCACHED_PORT, database_server, memcached_server},
+    cloud::{
+        self, MEMCACHED_PORT, RABBITMQ_PORT, database_server, memcached_server, rabbitmq_server,
+    },
     definition::{API, Definition, Key, SecretKind, Whole},
     kolla,
     names::{self, CONFIG_PART},
@@ -79,7 +81,7 @@ impl Release {
                 self.values["digest"] = json!(controller::digest(&[&made_from, state], 10));
             }
             Chart::Api => self.values["state"] = json!(controller::digest(&[state], 10)),
-            Chart::Database | Chart::Memcached => {}
+            Chart::Database | Chart::Memcached | Chart::Rabbitmq => {}
         }
         self
     }
@@ -133,6 +135,7 @@ impl Subject {
         match Action::of(step)? {
             Action::DeployServer => self.server(inputs).map(Made::Release),
             Action::DeployMemcached => self.memcached(inputs).map(Made::Release),
+            Action::DeployMessaging => self.rabbitmq(inputs).map(Made::Release),
             _ => None,
         }
     }
@@ -329,6 +332,29 @@ impl Subject {
         Some(Release {
             name: memcached_server(&self.name),
             chart: Chart::Memcached,
+            values,
+        })
+    }
+
+    /// The RabbitMQ of a cloud. None: there is one, or none.
+    pub fn rabbitmq(&self, inputs: &cloud::Inputs) -> Option<Release> {
+        let rabbitmq = inputs.rabbitmq.as_ref()?;
+        let name = rabbitmq_server(&self.name);
+        let services = inputs.services.iter();
+        let services = services.filter(|spec| spec.messaging.is_some());
+        let services = services.map(|spec| cloud::service_name(&self.name, &spec.service));
+        let values = json!({
+            "image": rabbitmq.image,
+            "user": DATABASE_USER,
+            "port": RABBITMQ_PORT,
+            "secret": names::secret(&name, "admin"),
+            "storage": rabbitmq.storage,
+            "of": {"label": OF_LABEL, "services": services.collect::<Vec<_>>()},
+            "labels": self.part("rabbitmq"),
+        });
+        Some(Release {
+            name,
+            chart: Chart::Rabbitmq,
             values,
         })
     }

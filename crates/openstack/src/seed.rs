@@ -18,13 +18,14 @@ use controller::Problem;
 use kube::ResourceExt;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::{
     action::{Action, OfSort, in_order},
     audit::{Expected, in_keystone},
     cloud, definition, identity, names,
     service::{self, is_in_clear},
-    wish::{Wanted, Wish, map, unwritable},
+    wish::{self, Wanted, Wish, map, unwritable},
 };
 
 pub mod look;
@@ -145,7 +146,22 @@ impl Wish for IdentitySeed {
                 delete: delete(&inputs)?,
             })
         };
-        steps().map_err(|error| unwritable(&error))
+        let wanted: Wanted = steps().map_err(|error| unwritable(&error))?;
+        let parts = wanted.inputs.iter();
+        let parts: Vec<_> = parts
+            .map(|(name, value)| (name.clone(), wish::bytes(value)))
+            .collect();
+        wanted.carried("IdentitySeed spec", parts, "make several seeds of it")
+    }
+
+    fn removal(&self, inputs: &Map<String, Value>) -> Option<Wanted> {
+        let mut inputs: Inputs = wish::read(inputs)?;
+        inputs.drop = self.spec.on_delete == Some(OnDelete::Delete);
+        Some(Wanted {
+            inputs: map(&inputs).ok()?,
+            delete: delete(&inputs).ok()?,
+            ..Wanted::default()
+        })
     }
 
     fn standing(&self) -> Option<&Standing> {
@@ -326,7 +342,7 @@ pub enum Wrong {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

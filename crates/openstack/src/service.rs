@@ -13,6 +13,7 @@ use controller::Problem;
 use kube::ResourceExt;
 use minijinja::{Environment, UndefinedBehavior, Value, context};
 use serde::{Deserialize, Serialize};
+use serde_json::Map;
 
 use crate::{
     action::{Action, Job, in_order},
@@ -24,7 +25,7 @@ use crate::{
     names, reach,
     rotation::{Scheduled, schedule},
     schema::Leave,
-    wish::{Wanted, Wish, map, unwritable},
+    wish::{self, Wanted, Wish, map, unwritable},
 };
 
 /// What the steps of a service read.
@@ -236,7 +237,7 @@ impl Wish for OpenStackService {
             .collect::<Result<_, _>>()
             .map_err(|error| unwritable(&error))?;
         let delete = delete(&inputs, &definition).map_err(|error| unwritable(&error))?;
-        Ok(Wanted {
+        let wanted = Wanted {
             inputs: map(&inputs).map_err(|error| unwritable(&error))?,
             install,
             update: Vec::new(),
@@ -245,12 +246,44 @@ impl Wish for OpenStackService {
             parallelism: 1,
             by_hand,
             delete,
+        };
+        wanted.carried(
+            "OpenStackService spec",
+            parts(self, &inputs),
+            "put long files into an image, say less for components alone, of which each carries all its files, or have templates give less",
+        )
+    }
+
+    fn removal(&self, inputs: &Map<String, serde_json::Value>) -> Option<Wanted> {
+        let mut inputs: Inputs = wish::read(inputs)?;
+        inputs.drop = self.spec.on_delete == Some(OnDelete::Delete);
+        let definition = definition::find(&inputs.service)?;
+        Some(Wanted {
+            inputs: map(&inputs).ok()?,
+            delete: delete(&inputs, &definition).ok()?,
+            ..Wanted::default()
         })
     }
 
     fn standing(&self) -> Option<&Standing> {
         self.status.as_ref()
     }
+}
+
+/// What a Run of a service carries because people said it.
+fn parts(service: &OpenStackService, inputs: &Inputs) -> Vec<(String, usize)> {
+    let of = |component: &str, files: &BTreeMap<String, String>| {
+        let files = files.iter();
+        let files =
+            files.map(|(file, text)| (format!("{file} of {component}"), wish::bytes(&text)));
+        files.collect::<Vec<_>>()
+    };
+    let components = inputs.components.iter();
+    let of_components = components.flat_map(|made| of(&made.name, &made.files));
+    let hooks = service.spec.hooks.iter().flatten();
+    let of_hooks = hooks.map(|hook| (format!("the hook {}", hook.name), wish::bytes(hook)));
+    let of_api = of(API, &inputs.files).into_iter();
+    of_api.chain(of_components).chain(of_hooks).collect()
 }
 
 /// What is not held against the schema of the release.
@@ -1213,6 +1246,33 @@ mod tests {
         for word in [
             "spec.components[api].config[schema-image.json]",
             "line 2: it is no JSON",
+        ] {
+            assert!(refused.contains(word), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_no_run_could_carry_is_refused_before_one_is_planned() {
+        // Each is short as it is written, and each gives a quarter of what a Run carries.
+        let text = |section: &str| format!("[{section}]\na = {{{{ 'x' * 260000 }}}}\n");
+        let files = |sections: &[&str]| {
+            let said = ["global.conf", "keystone.conf"].iter().zip(sections);
+            let said = said.map(|(file, section)| ((*file).to_owned(), text(section)));
+            said.collect::<BTreeMap<_, _>>()
+        };
+        let mut object = keystone(&json!(files(&["one", "two"])));
+        object.spec.cloud_config = Some(text("three"));
+        assert!(object.wanted().is_ok());
+        // With what is said for a component alone it is too much.
+        let own = json!({"config": files(&["four", "five"])});
+        object.spec.components = serde_json::from_value(json!({"api": own})).unwrap();
+        let refused = controller::problem::text(&object.wanted().unwrap_err());
+        for word in [
+            "OpenStackService spec ",
+            " bytes\"",
+            "takes 1048576 bytes of it in all",
+            "keystone.conf of api with 13",
+            "have templates give less",
         ] {
             assert!(refused.contains(word), "{refused}");
         }

@@ -41,6 +41,7 @@ use crate::{
 };
 
 mod plan;
+mod refusal;
 mod report;
 
 pub use plan::{Decision, NewRun, Observed, plan};
@@ -126,7 +127,19 @@ pub async fn reconcile<K: Layer>(
         return Ok(Action::requeue(UNTIL_READ));
     };
     let decision = plan(object, &observed).map_err(Error::Plan)?;
-    let outcome = apply(object, decision, &observed, &context).await?;
+    let outcome = match apply(object, decision, &observed, &context).await {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            if let Some(refusal) = refusal::refusal(&error) {
+                let refused = Applied {
+                    decision: Decision::Refused(refusal),
+                    run: None,
+                };
+                report::publish(object, &refused, &observed, &context).await?;
+            }
+            return Err(error);
+        }
+    };
     report::publish(object, outcome.applied(), &observed, &context).await?;
     if object.meta().deletion_timestamp.is_none() {
         history::keep(&context.client, &observed.runs, &observed.kept())
@@ -257,7 +270,7 @@ async fn apply<K: Layer>(
     let client = &context.client;
     let mut until = Until::Changed;
     let run = match &decision {
-        Decision::Stall(_) => None,
+        Decision::Stall(_) | Decision::Refused(_) => None,
         Decision::Start(new) => {
             let generation = object.meta().generation.unwrap_or_default();
             let mut run = object::of(

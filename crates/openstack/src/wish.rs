@@ -1,5 +1,7 @@
 //! From an object to its run: what both kinds have in common. Pure.
 
+use std::io;
+
 use api::{
     openstack::{Backup, Standing},
     run::{Plan, Step},
@@ -69,7 +71,7 @@ impl Operation {
 }
 
 /// What an object wishes for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
     /// What the steps read.
     pub inputs: Map<String, Value>,
@@ -99,6 +101,40 @@ impl Wanted {
         }
     }
 
+    /// Refuses more than a Run carries, which would be planned in vain: the API takes no such object. `parts` are what people said, with how
+    /// much of it is theirs.
+    ///
+    /// # Errors
+    ///
+    /// It is more: the largest parts are named.
+    pub(crate) fn carried(
+        self,
+        field: &str,
+        parts: impl IntoIterator<Item = (String, usize)>,
+        remedy: &str,
+    ) -> Result<Self, Vec<Problem>> {
+        let operations = [Operation::Install, Operation::Update, Operation::Upgrade];
+        let steps = operations.map(|operation| bytes(&self.steps(operation)));
+        let bytes = bytes(&self.inputs) + steps.into_iter().max().unwrap_or_default();
+        if bytes <= CARRIED {
+            return Ok(self);
+        }
+        let mut parts: Vec<_> = parts.into_iter().filter(|(_, bytes)| *bytes > 0).collect();
+        parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        let largest = parts.into_iter().take(LARGEST);
+        let largest = largest.map(|(name, bytes)| format!("{name} with {bytes}"));
+        let largest: Vec<_> = largest.collect();
+        Err(vec![Problem::new(
+            field,
+            format!("{bytes} bytes"),
+            format!(
+                "each Run carries all that its steps read, and takes {CARRIED} bytes of it in all; the largest parts are {}",
+                largest.join(", ")
+            ),
+            remedy,
+        )])
+    }
+
     /// All steps that a person may name: those of an installation, and hooks of other operations.
     pub fn every_step(&self) -> Vec<Step> {
         hooks::every(&self.install, &self.hooks)
@@ -123,6 +159,33 @@ impl Wanted {
         Ok(plan)
     }
 }
+
+/// How long something is as JSON, as a Run has it.
+pub(crate) fn bytes(value: &impl Serialize) -> usize {
+    let mut written = Written(0);
+    // What cannot be written is told by whoever writes it.
+    serde_json::to_writer(&mut written, value).map_or(0, |()| written.0)
+}
+
+/// Counts, and keeps nothing.
+struct Written(usize);
+
+impl io::Write for Written {
+    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+        self.0 += part.len();
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a Run carries at most, in bytes of JSON: etcd takes 1.5 MiB with what the Run tells of itself in its status, and a ConfigMap with
+/// files of it holds 1 MiB.
+pub(crate) const CARRIED: usize = 1024 * 1024;
+/// How many parts of what is too much are named.
+const LARGEST: usize = 3;
 
 /// A kind of object that runs make true.
 pub trait Wish:
@@ -160,6 +223,10 @@ pub trait Wish:
     /// What is wrong with it: field, value, rule, remedy.
     fn wanted(&self) -> Result<Wanted, Vec<Problem>>;
 
+    /// What removes it, by what one of its runs worked from: what is wished for since may be nothing that can be, and need not be, to go. None:
+    /// this Windlass cannot read that.
+    fn removal(&self, inputs: &Map<String, Value>) -> Option<Wanted>;
+
     /// How it was told to stand.
     fn standing(&self) -> Option<&Standing>;
 }
@@ -170,6 +237,11 @@ pub(crate) fn map(value: &impl Serialize) -> Result<Map<String, Value>, serde_js
         Value::Object(map) => Ok(map),
         _ => Ok(Map::new()),
     }
+}
+
+/// The inputs of a plan as what they were. None: another Windlass wrote them.
+pub(crate) fn read<T: DeserializeOwned>(inputs: &Map<String, Value>) -> Option<T> {
+    serde_json::from_value(Value::Object(inputs.clone())).ok()
 }
 
 /// What cannot be written as JSON, as a problem: no release has one.

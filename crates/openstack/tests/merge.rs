@@ -91,10 +91,7 @@ fn random_trees_of_yaml_and_json_are_merged_as_kolla_does() {
         );
     }
     // About half of them are, one time a few more: four sources refuse each other easily.
-    assert!(
-        refused < TREES / 4 * 3,
-        "{refused} of {TREES} are refused"
-    );
+    assert!(refused < TREES / 4 * 3, "{refused} of {TREES} are refused");
 }
 
 /// A file of YAML with everything that is odd in some, and now and then one that is none.

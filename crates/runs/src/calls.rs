@@ -110,7 +110,10 @@ pub fn transient(code: &str, message: impl Into<String>) -> Failure {
 
 /// A call of the API that did not do what it should: tried again where that may help.
 pub fn call(what: impl Into<String>, error: &kube::Error) -> Failure {
-    let refused = matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 401 | 405 | 413 | 415 | 422));
+    let refused = matches!(error, kube::Error::Api(status)
+        if matches!(status.code, 400 | 401 | 405 | 413 | 415 | 422)
+            // What etcd does not take comes as an error of the server.
+            || (status.code == 500 && status.message.contains("too large")));
     let forbidden = matches!(error, kube::Error::Api(status) if status.code == 403);
     let message = format!("failed to {}: {}", what.into(), controller::chain(error));
     if forbidden {
@@ -237,6 +240,37 @@ where
         tokio::select! {
             () = sleep(LOOK) => {}
             changed = context.signal.changed() => changed.map_err(|_| Ended::Rejected)?,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn what_is_refused_for_what_it_says_is_not_tried_for_ever() {
+        let class = |code: u16, message: &str| {
+            let status = Status {
+                code,
+                ..Status::failure(message, "Why")
+            };
+            call("store it", &kube::Error::Api(Box::new(status))).class
+        };
+        for (code, message, expected) in [
+            (
+                500,
+                "etcdserver: request is too large",
+                FailureClass::External,
+            ),
+            (413, "limit is 3145728", FailureClass::External),
+            (422, "it is invalid", FailureClass::External),
+            (500, "etcdserver: leader changed", FailureClass::Transient),
+            (503, "away", FailureClass::Transient),
+        ] {
+            assert_eq!(class(code, message), expected, "{code} {message}");
         }
     }
 }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Backup, CloudPasswords, Contract, Existing, Identity, Keys, MemcachedServers, Messaging,
+    Backup, CloudMessaging, CloudPasswords, Contract, Existing, Identity, Keys, MemcachedServers,
     OnDelete, Passwords, SchemaCheck, ServiceComponent, ServiceHook, Standing, Storage,
 };
 use crate::cluster::SecretRef;
@@ -53,7 +53,7 @@ pub struct OpenStackSpec {
     /// The memcached of all services. Default: they have no cache.
     pub memcached: Option<Memcached>,
     /// The RabbitMQ of all services that send messages. Default: they send none.
-    pub messaging: Option<Messaging>,
+    pub messaging: Option<CloudMessaging>,
     /// The Keystone of its services, where it is none of theirs.
     pub identity: Option<Identity>,
     /// The services.

@@ -341,7 +341,8 @@ impl Errand {
             read.err().map(|problem| problem.to_string())
         };
         match decision {
-            Decision::Cancel(_) | Decision::Forget => None,
+            // What was refused is tried again.
+            Decision::Cancel(_) | Decision::Forget | Decision::Refused(_) => None,
             Decision::Start(new) if new.is_for(self.annotation(), request) => {
                 Some(Ok(new.name.clone()))
             }

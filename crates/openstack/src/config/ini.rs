@@ -76,6 +76,10 @@ pub fn read(text: &str) -> Result<Vec<Line>, Unreadable> {
             if key.is_empty() {
                 return Err(refuse(KEYLESS));
             }
+            // Each further line of a value is written as far in as its key is long.
+            if key.len() > LONGEST {
+                return Err(refuse(LONG));
+            }
             is_open = true;
             lines.push(Line::Setting {
                 key: key.to_owned(),
@@ -133,4 +137,7 @@ const CONTINUES: &str =
 const BRACKET: &str = "a section ends with ]";
 const NAMELESS: &str = "a section has a name";
 const SETTING: &str = "a setting is KEY = VALUE";
+const LONG: &str = "a key has 255 bytes at most";
+/// How long a key may be: no option of oslo.config is a quarter of it.
+const LONGEST: usize = 255;
 const KEYLESS: &str = "a setting has a key before its =";

@@ -9,7 +9,10 @@
 //! # Source
 //! The merge is that of `merge_yaml` of kolla-ansible 22 without `extend_lists`, which the tests of this crate compare it with.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+};
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, options};
 
@@ -133,8 +136,11 @@ fn collect<'a>(values: &mut Vec<Value<'a>>, above: &str, fields: &'a [(Scalar, N
 
 /// As `Utils.update_nested_conf` of `merge_yaml` does it.
 fn update(fields: &mut Vec<(Scalar, Node)>, later: Vec<(Scalar, Node)>) -> Result<(), Unreadable> {
+    // A template may give as many keys as it likes. No source has one twice.
+    let known = fields.iter().enumerate();
+    let known: HashMap<_, _> = known.map(|(at, (key, _))| (key.text.clone(), at)).collect();
     for (key, later) in later {
-        let found = fields.iter_mut().find(|(known, _)| known.text == key.text);
+        let found = known.get(&key.text).and_then(|at| fields.get_mut(*at));
         let Some((_, node)) = found else {
             fields.push((key, later));
             continue;
@@ -233,8 +239,17 @@ struct Open {
 
 enum Begun {
     List(Vec<Node>),
-    /// With the key whose value is next, and its line.
-    Map(Vec<(Scalar, Node)>, Option<(Scalar, usize)>),
+    Map(BegunMap),
+}
+
+/// A map that has begun.
+#[derive(Default)]
+struct BegunMap {
+    fields: Vec<(Scalar, Node)>,
+    /// The keys so far, to be found at once however many there are.
+    known: HashSet<String>,
+    /// The key whose value is next, and its line.
+    key: Option<(Scalar, usize)>,
 }
 
 impl Reader<'_> {
@@ -246,7 +261,7 @@ impl Reader<'_> {
             })
         };
         match event {
-            Event::MappingStart(_, 0, None) => self.begin(line, Begun::Map(Vec::new(), None)),
+            Event::MappingStart(_, 0, None) => self.begin(line, Begun::Map(BegunMap::default())),
             Event::SequenceStart(_, 0, None) => self.begin(line, Begun::List(Vec::new())),
             Event::MappingEnd | Event::SequenceEnd => {
                 let Some(Open { line, shape }) = self.open.pop() else {
@@ -254,7 +269,7 @@ impl Reader<'_> {
                 };
                 let shape = match shape {
                     Begun::List(items) => Shape::List(items),
-                    Begun::Map(fields, _) => Shape::Map(fields),
+                    Begun::Map(map) => Shape::Map(map.fields),
                 };
                 self.end(shape, line)
             }
@@ -267,14 +282,14 @@ impl Reader<'_> {
                     return refused(SIGN);
                 }
                 match self.open.last_mut().map(|open| &mut open.shape) {
-                    Some(Begun::Map(fields, key @ None)) => {
+                    Some(Begun::Map(map)) if map.key.is_none() => {
                         if !is_text(&scalar) {
                             return refused(KEY);
                         }
-                        if fields.iter().any(|(known, _)| known.text == scalar.text) {
+                        if !map.known.insert(scalar.text.clone()) {
                             return refused(TWICE);
                         }
-                        *key = Some((scalar, line));
+                        map.key = Some((scalar, line));
                         Ok(())
                     }
                     _ => self.end(Shape::Scalar(scalar), line),
@@ -291,7 +306,9 @@ impl Reader<'_> {
     }
 
     fn begin(&mut self, line: usize, shape: Begun) -> Result<(), Unreadable> {
-        if let Some(Begun::Map(_, None)) = self.open.last().map(|open| &open.shape) {
+        if let Some(Begun::Map(map)) = self.open.last().map(|open| &open.shape)
+            && map.key.is_none()
+        {
             let rule = KEY.into();
             return Err(Unreadable { line, rule });
         }
@@ -314,13 +331,13 @@ impl Reader<'_> {
         match self.open.last_mut().map(|open| &mut open.shape) {
             None => self.root = Some(node(shape, line)),
             Some(Begun::List(items)) => items.push(node(shape, line)),
-            Some(Begun::Map(fields, key)) => {
-                let Some((key, line)) = key.take() else {
+            Some(Begun::Map(map)) => {
+                let Some((key, line)) = map.key.take() else {
                     let rule = KEY.into();
                     return Err(Unreadable { line, rule });
                 };
                 // A value may begin below its key.
-                fields.push((key, node(shape, line)));
+                map.fields.push((key, node(shape, line)));
             }
         }
         Ok(())
@@ -534,6 +551,16 @@ mod tests {
                 "list = [2, [3]]: 0:3 [1, {x: 0x1F, y: []}], 1:6 [2, [3]]",
             ]
         );
+    }
+
+    #[test]
+    fn maps_of_many_keys_are_read_in_one_go() {
+        // Who looked at all keys for each would compare some ten thousand million of them.
+        let keys: String = (0..150_000).map(|at| format!("k{at}: 1\n")).collect();
+        let merged = merged("a.yaml", &[&keys, &keys]).unwrap();
+        let values = merged.values();
+        assert_eq!(values.len(), 150_000);
+        assert_eq!(values.last().unwrap().origins.len(), 2);
     }
 
     #[test]

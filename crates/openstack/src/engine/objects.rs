@@ -16,7 +16,7 @@ use runs::calls::{call, config};
 
 use crate::{
     audit,
-    cloud::database_server,
+    cloud::{RABBITMQ_PORT, database_server, rabbitmq_server},
     definition::{Definition, SecretKind},
     engine::{
         Done, Worker,
@@ -186,6 +186,20 @@ impl Worker {
         Ok(None)
     }
 
+    pub(super) async fn make_messaging_secret(&self) -> Done {
+        let server = rabbitmq_server(self.name());
+        let password = password();
+        let values = [
+            ("username", RABBITMQ_USER.to_owned()),
+            (RABBITMQ_CONF, rabbitmq_conf(&password)),
+            ("transport_url", transport_url(&server, &password)),
+            ("password", password),
+        ];
+        let secret = names::secret(&server, "admin");
+        self.make_secret(&secret, values.into()).await?;
+        Ok(None)
+    }
+
     pub(super) async fn remove_secrets(&self, definition: &Definition) -> Done {
         for word in definition.secret_words().chain([NEXT, NEXT_IDENTITY]) {
             self.remove_secret(&names::secret(self.name(), word))
@@ -262,6 +276,23 @@ impl Worker {
         Api::namespaced(self.work.client.clone(), &self.namespace())
     }
 }
+
+/// What a RabbitMQ begins with: the user, who may do anything in the one virtual host.
+fn rabbitmq_conf(password: &str) -> String {
+    format!(
+        "listeners.tcp.default = {RABBITMQ_PORT}\ndefault_user = {RABBITMQ_USER}\ndefault_pass = {password}\n"
+    )
+}
+
+/// As oslo.messaging takes it. The virtual host is called `/`.
+fn transport_url(server: &str, password: &str) -> String {
+    format!("rabbit://{RABBITMQ_USER}:{password}@{server}:{RABBITMQ_PORT}//")
+}
+
+/// The user of a RabbitMQ that is made.
+const RABBITMQ_USER: &str = "openstack";
+/// The key of its Secret with what it begins with.
+const RABBITMQ_CONF: &str = "rabbitmq.conf";
 
 /// Refuses what oslo.messaging cannot use, without telling it.
 fn usable(address: &Address, value: &str) -> Result<(), Failure> {
@@ -352,6 +383,7 @@ mod tests {
             key: "url".to_owned(),
         };
         for value in [
+            &transport_url("one-rabbitmq", &password()),
             "rabbit://u:p@host:5672/",
             "rabbit://u:p@a:5672,u:p@b:5672/vhost",
             "rabbit://host/?ssl=1",

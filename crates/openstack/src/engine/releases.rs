@@ -20,7 +20,7 @@ use workflow::StepContext;
 use crate::{
     action::{Action, HookJob, Job},
     audit,
-    cloud::{self, database_server, memcached_server},
+    cloud::{self, database_server, memcached_server, rabbitmq_server},
     components,
     definition::{API, Definition},
     engine::{Done, Worker, objects::gone},
@@ -341,6 +341,27 @@ impl Worker {
         let deleted = pods.delete_collection(&DeleteParams::default(), &own).await;
         deleted.map_err(|error| call(format!("delete the pod of {name}"), &error))?;
         self.await_memcached(step, context).await
+    }
+
+    pub(super) async fn deploy_messaging(&self, inputs: &cloud::Inputs) -> Done {
+        match self.subject().rabbitmq(inputs) {
+            Some(release) => self.release(&release).await,
+            None => Ok(None),
+        }
+    }
+
+    pub(super) async fn await_messaging(&self, step: &Step, context: &mut StepContext) -> Done {
+        let name = rabbitmq_server(self.name());
+        self.await_set(&name, "rabbitmq", step, context).await
+    }
+
+    pub(super) async fn remove_messaging(&self, inputs: &cloud::Inputs) -> Done {
+        let name = rabbitmq_server(self.name());
+        self.remove_release(&name).await?;
+        if inputs.drop {
+            self.remove_secret(&names::secret(&name, "admin")).await?;
+        }
+        Ok(None)
     }
 
     async fn await_set(

@@ -88,7 +88,9 @@ impl Worker {
             Ok(match stands(&found) {
                 Stands::Ready => Seen::There(None),
                 Stands::Stalled(why) => Seen::Missing(format!("{name} needs somebody: {why}")),
-                Stands::Unhealthy(waits) | Stands::Waits(waits) => Seen::Missing(waits),
+                Stands::Unhealthy(waits) | Stands::Waits(waits) | Stands::Unseen(waits) => {
+                    Seen::Missing(waits)
+                }
             })
         })
         .await
@@ -103,7 +105,7 @@ impl Worker {
     ) -> Done {
         let name = service_name(self.name(), service);
         let api = self.services();
-        // In seconds. 0: it is not unhealthy.
+        // In seconds. 0: it is not unhealthy, nor unseen.
         let unhealthy_since = AtomicI64::new(0);
         until(step, context, || async {
             let found = api.get_opt(&name).await;
@@ -117,14 +119,14 @@ impl Worker {
             let stands = stands(&found);
             let now = Timestamp::now().as_second();
             let since = match (&stands, unhealthy_since.load(Ordering::Relaxed)) {
-                (Stands::Unhealthy(_), 0) => now,
-                (Stands::Unhealthy(_), since) => since,
+                (Stands::Unhealthy(_) | Stands::Unseen(_), 0) => now,
+                (Stands::Unhealthy(_) | Stands::Unseen(_), since) => since,
                 _ => 0,
             };
             unhealthy_since.store(since, Ordering::Relaxed);
             let seconds = if since == 0 { 0 } else { now - since };
-            let unhealthy_for = SignedDuration::from_secs(seconds);
-            match gate(stands, unhealthy_for) {
+            let so_for = SignedDuration::from_secs(seconds);
+            match gate(stands, so_for) {
                 Gate::Open => Ok(Seen::There(None)),
                 Gate::Waits(why) => Ok(Seen::Missing(why)),
                 Gate::Shut(why) => Err(failure(
@@ -211,6 +213,8 @@ enum Stands {
     Unhealthy(String),
     /// It is at work.
     Waits(String),
+    /// Nobody has looked at its spec since that was changed.
+    Unseen(String),
 }
 
 /// A status that speaks of an older spec says nothing of this one.
@@ -226,6 +230,16 @@ fn stands(service: &OpenStackService) -> Stands {
         let stalled = conditions.find(|found| found.type_ == STALLED);
         let why = stalled.map(|found| found.message.clone());
         return Stands::Stalled(why.unwrap_or_default());
+    }
+    // A condition is of the generation that was looked at last, also while a run is at work on an older one.
+    let generation = service.metadata.generation;
+    let mut conditions = status.conditions.iter();
+    let ready = conditions.find(|condition| condition.type_ == READY);
+    if generation.is_some() && ready.and_then(|ready| ready.observed_generation) < generation {
+        return Stands::Unseen(format!(
+            "no operator has taken up generation {} of {name}",
+            generation.unwrap_or_default()
+        ));
     }
     // What it waits for itself is what is waited for, at the bottom.
     let waits = status.blocked_on.unwrap_or_else(|| {
@@ -248,17 +262,23 @@ enum Gate {
     Shut(String),
 }
 
-fn gate(stands: Stands, unhealthy_for: SignedDuration) -> Gate {
+fn gate(stands: Stands, so_for: SignedDuration) -> Gate {
     match stands {
         Stands::Ready => Gate::Open,
         Stands::Stalled(why) => Gate::Shut(why),
-        Stands::Unhealthy(why) if unhealthy_for >= PATIENCE => Gate::Shut(why),
-        Stands::Unhealthy(why) | Stands::Waits(why) => Gate::Waits(why),
+        Stands::Unhealthy(why) if so_for >= PATIENCE => Gate::Shut(why),
+        Stands::Unseen(why) if so_for >= UNSEEN => Gate::Shut(format!(
+            "{why} within {} minutes: see that one is at work and can read it, which its log says",
+            UNSEEN.as_mins()
+        )),
+        Stands::Unhealthy(why) | Stands::Waits(why) | Stands::Unseen(why) => Gate::Waits(why),
     }
 }
 
 /// How long a service that was made may not work before it counts as one that does not: its pods may move, and what it needs may come back.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
+/// For how long nobody may look at one that was changed: an operator may be replaced meanwhile, and its image brought.
+const UNSEEN: SignedDuration = SignedDuration::from_mins(15);
 
 #[cfg(test)]
 mod tests {
@@ -279,7 +299,7 @@ mod tests {
     fn condition(kind: &str, status: &str) -> serde_json::Value {
         json!({
             "type": kind, "status": status, "reason": "R", "message": format!("{kind} because"),
-            "lastTransitionTime": "2026-11-28T10:00:00Z",
+            "lastTransitionTime": "2026-11-28T10:00:00Z", "observedGeneration": 2,
         })
     }
 
@@ -303,12 +323,35 @@ mod tests {
         let why = || "glance/health waits".to_owned();
         assert_eq!(of(&unhealthy, 4), Gate::Waits(why()));
         assert_eq!(of(&unhealthy, 5), Gate::Shut(why()));
-        // What is said of the spec before says nothing of this one.
+        // What is said of the spec before says nothing of this one, at which a run may work for hours.
         for status in [&ready, &stalled, &unhealthy] {
             let mut before = status.clone();
             before["observedGeneration"] = json!(1);
-            assert!(matches!(of(&before, 60), Gate::Waits(_)), "{before}");
+            assert!(matches!(of(&before, 600), Gate::Waits(_)), "{before}");
         }
-        assert!(matches!(of(&json!(null), 60), Gate::Waits(_)));
+    }
+
+    #[test]
+    fn a_gate_shuts_where_nobody_takes_up_what_was_changed() {
+        let mut before = condition(READY, "True");
+        before["observedGeneration"] = json!(1);
+        let before = json!({"observedGeneration": 1, "phase": "Ready", "conditions": [before]});
+        for status in [&before, &json!(null)] {
+            let of = |minutes| {
+                let stands = stands(&service(2, status));
+                gate(stands, SignedDuration::from_mins(minutes))
+            };
+            assert!(matches!(of(14), Gate::Waits(_)), "{status}");
+            let Gate::Shut(why) = of(15) else {
+                panic!("it waits for ever: {status}");
+            };
+            for part in [
+                "taken up generation 2 of one-glance",
+                "15 minutes",
+                "see that",
+            ] {
+                assert!(why.contains(part), "{why}");
+            }
+        }
     }
 }

@@ -182,6 +182,8 @@ pub(super) fn holding(restores: &[Run]) -> Option<&Run> {
 pub enum Decision {
     /// Nothing, until somebody changes something.
     Stall(Vec<Problem>),
+    /// What the API refused, which no plan knows before: it is said, and tried again.
+    Refused(String),
     /// Store a new run.
     Start(Box<NewRun>),
     /// Let a run go on, or stand as it ended.
@@ -337,11 +339,17 @@ fn deletion<K: Wish>(
     let Some(last) = last else {
         return Ok(Decision::Forget);
     };
+    // What does not render, or cannot be otherwise, need not be to go: what was made of it is known.
+    let wanted = object.wanted().or_else(|problems| {
+        let mut made = observed.answers();
+        let removal = made.find_map(|run| object.removal(&run.spec.plan.inputs));
+        removal.ok_or(problems)
+    });
     let own = || Box::new(last.clone());
     let deletes = is_of(last, Operation::Delete);
     // Whoever cannot have something removed may want it to stay after all.
     let is_outdated = || {
-        let wanted = object.wanted();
+        let wanted = wanted.as_ref();
         wanted.is_ok_and(|wanted| wanted.inputs != last.spec.plan.inputs)
     };
     match (deletes, phase(last)) {
@@ -350,7 +358,7 @@ fn deletion<K: Wish>(
         (false, phase) if is_active(phase) => return Ok(Decision::Cancel(own())),
         _ => {}
     }
-    match object.wanted() {
+    match wanted {
         // Everything of it stays.
         Ok(wanted) if wanted.delete.is_empty() => Ok(Decision::Forget),
         Ok(wanted) => {
@@ -376,7 +384,7 @@ const BETWEEN_REPAIRS: SignedDuration = SignedDuration::from_secs(60);
 #[cfg(test)]
 mod tests {
     use api::{
-        openstack::{IdentitySeed, OpenStackService},
+        openstack::{IdentitySeed, OpenStack, OpenStackService},
         run::RunStatus,
     };
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -399,6 +407,7 @@ mod tests {
         let name = |run: &Run| run.name_any().replace("openstackservice-identity-", "");
         match decision {
             Decision::Stall(_) => "stall".to_owned(),
+            Decision::Refused(_) => "refused".to_owned(),
             Decision::Start(new) => {
                 format!(
                     "start {}",
@@ -631,6 +640,84 @@ mod tests {
         assert_eq!(decide(&going, &mut world), "follow delete-2");
         going.spec.on_delete = None;
         assert_eq!(decide(&going, &mut world), "start delete-3");
+    }
+
+    #[test]
+    fn what_cannot_be_any_more_goes_as_what_was_made_of_it() {
+        let mut world = Observed::default();
+        let mut going = service("keystone:1");
+        assert_eq!(decide(&going, &mut world), "start install-1");
+        end(&mut world, RunPhase::Succeeded);
+        // Text of before is a template now.
+        let text = "[DEFAULT]\ntransport_url = {{ not set }}\n".to_owned();
+        going.spec.config.insert("keystone.conf".to_owned(), text);
+        assert_eq!(decide(&going, &mut world), "stall");
+        going.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+        going.spec.on_delete = Some(api::openstack::OnDelete::Delete);
+        assert_eq!(decide(&going, &mut world), "start delete-2");
+        let deletes = |world: &Observed| {
+            let plan = &world.runs.last().unwrap().spec.plan;
+            assert_eq!(plan.inputs["image"], "keystone:1");
+            let ids = plan.steps.iter().map(|step| step.id.clone());
+            ids.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            deletes(&world),
+            "releases/remove database/drop secrets/remove"
+        );
+        end(&mut world, RunPhase::Failed);
+        assert_eq!(decide(&going, &mut world), "follow delete-2");
+        going.spec.on_delete = None;
+        assert_eq!(decide(&going, &mut world), "start delete-3");
+        assert_eq!(deletes(&world), "releases/remove");
+        end(&mut world, RunPhase::Succeeded);
+        assert_eq!(decide(&going, &mut world), "forget");
+        // Nothing is known of what another Windlass made.
+        world.runs.truncate(1);
+        let inputs = &mut world.runs[0].spec.plan.inputs;
+        inputs.insert("unknown".to_owned(), json!(1));
+        assert_eq!(decide(&going, &mut world), "stall");
+    }
+
+    #[test]
+    fn a_cloud_and_a_seed_that_cannot_be_any_more_go_too() {
+        fn ids<K: Wish>(object: &K, going: &K) -> String {
+            let of = |decision| match decision {
+                Decision::Start(new) => *new,
+                other => panic!("{other:?}"),
+            };
+            let made = of(plan(object, &Observed::default()).unwrap());
+            let run = object::of(object, made.name, "Install", 1, made.plan);
+            let mut world = Observed::default();
+            world.runs.push(run);
+            end(&mut world, RunPhase::Succeeded);
+            assert!(going.wanted().is_err());
+            let going = of(plan(going, &world).unwrap());
+            let ids = going.plan.steps.into_iter().map(|step| step.id);
+            ids.collect::<Vec<_>>().join(" ")
+        }
+        let now = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+        let cloud: OpenStack = serde_json::from_value(json!({
+            "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStack",
+            "metadata": {"name": "one", "namespace": "cloud", "uid": "u"},
+            "spec": {"database": {"managed": {"image": "db"}}, "onDelete": "Delete",
+                "services": [{"name": "keystone", "image": "k"}]},
+        }))
+        .unwrap();
+        let mut going = cloud.clone();
+        going.spec.config = Some("a = {{ not set }}".to_owned());
+        going.metadata.deletion_timestamp.clone_from(&now);
+        assert_eq!(ids(&cloud, &going), "services/remove database/remove");
+        let seed: IdentitySeed = serde_json::from_value(json!({
+            "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "IdentitySeed",
+            "metadata": {"name": "people", "namespace": "cloud", "uid": "u"},
+            "spec": {"cloud": "one", "roles": ["reader"], "onDelete": "Delete"},
+        }))
+        .unwrap();
+        let mut going = seed.clone();
+        going.spec.roles.push("READER".to_owned());
+        going.metadata.deletion_timestamp = now;
+        assert_eq!(ids(&seed, &going), "seed/remove");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta:
 use kube::ResourceExt;
 use runs::{is_active, phase};
 
-use super::{Applied, Context, Decision, Error, Layer, Observed};
+use super::{Applied, Context, Decision, Error, Layer, Observed, refusal::REFUSED};
 use crate::{
     action::Action,
     backup::{
@@ -312,6 +312,9 @@ fn summary(applied: &Applied, observed: &Observed) -> (Phase, Summary) {
             "InvalidSpec",
             controller::problem::text(problems),
         ),
+        Decision::Refused(refusal) => {
+            of(Phase::Stalled, Standing::Stalled, REFUSED, refusal.clone())
+        }
         Decision::Keep(_) if observed.unhealthy.is_empty() => {
             let (reason, message) = match &observed.seeded {
                 Some(looked) => (IN_STEP, looked.well()),

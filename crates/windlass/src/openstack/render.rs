@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, time::Duration};
 use ::openstack::{
     action::Action,
     audit,
-    cloud::{self, database_server},
+    cloud::{self, database_server, rabbitmq_server},
     definition,
     made::{self, Made, Release, Subject},
     names,
@@ -181,6 +181,11 @@ fn of_cloud(cloud: &OpenStack, services: &[OpenStackService]) -> anyhow::Result<
             Some(Action::MakeServerSecret) => {
                 let secret = names::secret(&database_server(&name), "admin");
                 lines = vec![unprinted(&secret, &["username", "password", "init.sql"])];
+            }
+            Some(Action::MakeMessagingSecret) => {
+                let secret = names::secret(&rabbitmq_server(&name), "admin");
+                let keys = ["username", "password", "rabbitmq.conf", "transport_url"];
+                lines = vec![unprinted(&secret, &keys)];
             }
             Some(Action::Declare(named)) => {
                 let object = cloud::service_name(&name, &named.service);
