@@ -297,8 +297,9 @@ mod tests {
     fn files_of_many_keys_and_sections_are_read_in_one_go() {
         // Who looked at all keys for each would compare some hundred thousand million of them.
         let many = 0..300_000;
-        let keys: String = many.clone().map(|at| format!("k{at} = 1\n")).collect();
-        let sections: String = many.map(|at| format!("[s{at}]\n")).collect();
+        let keys: Vec<_> = many.clone().map(|at| format!("k{at} = 1\n")).collect();
+        let sections: Vec<_> = many.map(|at| format!("[s{at}]\n")).collect();
+        let (keys, sections) = (keys.concat(), sections.concat());
         let sources = [source("a", &(keys.clone() + &sections)), source("b", &keys)];
         let merged = Merged::of(&sources).unwrap();
         let last = merged.setting(None, "k299999").unwrap();

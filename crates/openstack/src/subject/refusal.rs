@@ -137,9 +137,9 @@ mod tests {
             probes: crate::health::Probes::default(),
             looks: crate::seed::look::Looks::default(),
         });
-        let pass = async |made: OpenStackService| {
+        let pass = |made: OpenStackService| {
             let made = Arc::new(DeserializeGuard(Ok(made)));
-            reconcile(made, Arc::clone(&context)).await
+            Box::pin(reconcile(made, Arc::clone(&context)))
         };
         // It is tried again, later and later.
         assert!(pass(made).await.is_err());
