@@ -4,10 +4,10 @@
 //! stands beside it and has the same owner, so that core and kubeadm's managers find a control plane that answers. As with hosts, no pod
 //! works on them but [`Servers::work`], which whoever waits for something calls again and again.
 
-use std::{cell::RefCell, fs};
+use std::{cell::RefCell, fs, process::Command};
 
 use anyhow::{Context, ensure};
-use lab::{Progress, module_of_sum};
+use lab::{Progress, command::output, module_of_sum};
 use serde_json::{Value, json};
 
 use super::{
@@ -58,6 +58,85 @@ impl<'a> Servers<'a> {
         *self.full.borrow_mut() = group.map(str::to_owned);
     }
 
+    /// Has a new cluster of Magnum be founded by authorities with RSA keys, as those are that come from a real Magnum: servers in memory
+    /// fall over any other. False: they are not there yet.
+    ///
+    /// # Errors
+    ///
+    /// No key can be made, or the API refuses something.
+    pub fn found_by_rsa(&self, cluster: &str) -> anyhow::Result<bool> {
+        let label = format!("magnum.windlass.dev/cluster={cluster}");
+        let list = ["get", "secrets", "--all-namespaces", "--output=json"];
+        let list = self
+            .management
+            .kubectl(&[&list[..], &["-l", &label]].concat())?;
+        let list: Value = serde_json::from_str(&list)?;
+        let secrets = list["items"].as_array().context("there is no list")?;
+        let named = |end: &str| {
+            secrets.iter().find(|secret| {
+                let name = secret["metadata"]["name"].as_str().unwrap_or_default();
+                name.ends_with(end) && secret["type"] == "cluster.x-k8s.io/secret"
+            })
+        };
+        let kept = format!("{cluster}-authorities");
+        let kept = secrets
+            .iter()
+            .find(|secret| secret["metadata"]["name"] == kept);
+        let (Some(kept), Some(kubernetes), Some(etcd)) = (kept, named("-ca"), named("-etcd"))
+        else {
+            return Ok(false);
+        };
+        for (purpose, used) in [("ca", kubernetes), ("etcd-ca", etcd)] {
+            let (certificate, key) = self.authority(purpose)?;
+            let mut data = json!({});
+            data[format!("{purpose}.crt")] = json!(certificate);
+            data[format!("{purpose}.key")] = json!(key);
+            self.give(kept, &data)?;
+            self.give(used, &json!({"tls.crt": certificate, "tls.key": key}))?;
+        }
+        Ok(true)
+    }
+
+    /// A certificate that signs others, and its RSA key.
+    fn authority(&self, name: &str) -> anyhow::Result<(String, String)> {
+        let file = |end: &str| self.management.node.dir().join(format!("{name}.{end}"));
+        let (certificate, key) = (file("crt"), file("key"));
+        let mut openssl = Command::new("openssl");
+        openssl.args([
+            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30",
+        ]);
+        openssl.args(["-subj", &format!("/CN={name}")]);
+        openssl.args(["-addext", "keyUsage=critical,keyCertSign,cRLSign"]);
+        openssl
+            .arg("-out")
+            .arg(&certificate)
+            .arg("-keyout")
+            .arg(&key);
+        output(&mut openssl)?;
+        Ok((fs::read_to_string(certificate)?, fs::read_to_string(key)?))
+    }
+
+    /// Changes what a Secret has.
+    fn give(&self, secret: &Value, data: &Value) -> anyhow::Result<()> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (namespace, name) = (
+            &secret["metadata"]["namespace"],
+            &secret["metadata"]["name"],
+        );
+        let file = self.management.node.dir().join("given.json");
+        fs::write(&file, json!({"stringData": data}).to_string())?;
+        let patch = format!("--patch-file={}", file.display());
+        let patch = [
+            "--namespace",
+            &text(namespace),
+            "patch",
+            "secret",
+            &text(name),
+            &patch,
+        ];
+        self.management.kubectl(&patch).map(drop)
+    }
+
     /// Does what there is to do at the moment, and waits for nothing.
     ///
     /// # Errors
@@ -67,6 +146,7 @@ impl<'a> Servers<'a> {
         let seen = Seen::of_all(
             self.management,
             &[
+                "machines.cluster.x-k8s.io",
                 "openstackclusters.infrastructure.cluster.x-k8s.io",
                 "openstackmachines.infrastructure.cluster.x-k8s.io",
                 "devclusters.infrastructure.cluster.x-k8s.io",
@@ -77,7 +157,10 @@ impl<'a> Servers<'a> {
             self.serve_cluster(cluster, seen.beside("DevCluster", cluster))?;
         }
         for machine in seen.of("OpenStackMachine") {
-            self.serve_machine(machine, seen.beside("DevMachine", machine))?;
+            let has_data = seen
+                .owner("Machine", machine)
+                .is_some_and(|owner| owner["spec"]["bootstrap"]["dataSecretName"].is_string());
+            self.serve_machine(machine, seen.beside("DevMachine", machine), has_data)?;
         }
         Ok(())
     }
@@ -106,13 +189,23 @@ impl<'a> Servers<'a> {
         seen::tell(self.management, cluster, &json!({"ready": true}))
     }
 
-    fn serve_machine(&self, machine: &Value, behind: Option<&Value>) -> anyhow::Result<()> {
+    /// A server begins when there is what it boots with. What is behind it would otherwise wait for news of its Machine, and a Machine
+    /// that names another kind sends it none.
+    fn serve_machine(
+        &self,
+        machine: &Value,
+        behind: Option<&Value>,
+        has_data: bool,
+    ) -> anyhow::Result<()> {
         if is_deleted(machine) {
             return self.end(machine, behind);
         }
         let Some(behind) = behind else {
             if self.is_full_for(machine) {
                 return self.refuse(machine);
+            }
+            if !has_data {
+                return Ok(());
             }
             let backend = json!({"inMemory": in_memory()});
             return self.begin("DevMachine", "Machine", machine, &backend);

@@ -40,6 +40,13 @@ fn a_cluster_of_servers_lives_under_the_real_managers() {
         ));
     }
     cloud.coe("cluster create first --cluster-template small --node-count 1");
+    let first = cloud.show("first").unwrap();
+    let first = first["uuid"].as_str().unwrap();
+    // Before there is a control plane, for nothing serves yet.
+    let founded = wait_until("authorities of the cluster", LIMIT, || {
+        Ok(cloud.servers.found_by_rsa(first)?.then_some(()))
+    });
+    founded.unwrap();
     let made = cloud.until("first", "CREATE_COMPLETE");
     assert_eq!(made["coe_version"], "v1.34.3");
     assert_eq!(made["health_status"], "HEALTHY", "{made:#}");
@@ -172,7 +179,14 @@ impl<'a> Cloud<'a> {
             let objects = "clusters.cluster.x-k8s.io,kubeadmcontrolplanes,machinedeployments,machines.cluster.x-k8s.io,openstackclusters,openstackmachines,devclusters,devmachines";
             let objects = ["get", objects, "--all-namespaces", "--output=wide"];
             let objects = self.management.kubectl(&objects);
-            panic!("{error:#}\n{}\n{}", objects.unwrap_or_default(), self.magnum.said())
+            let manager = ["logs", "--all-namespaces", "--selector", "cluster.x-k8s.io/provider=infrastructure-docker", "--tail=60"];
+            let manager = self.management.kubectl(&manager);
+            panic!(
+                "{error:#}\n{}\n{}\n{}",
+                objects.unwrap_or_default(),
+                manager.unwrap_or_default(),
+                self.magnum.said()
+            )
         })
     }
 
