@@ -46,6 +46,7 @@ impl Extent {
         "a cloud is backed up, drilled and brought back",
         "in a cloud, keys, users and passwords are rotated and a slip in a file is refused while tokens are issued, and what `render` prints is held against it",
         "Keystone in an image that starts by Kolla's own scripts, with a memcached; and an update that ends at it, for it lets nobody in",
+        "a cloud has a RabbitMQ of its own, which Keystone tells what people do",
         "people work at each layer of a cloud by the guides' own commands, and come back: what they changed is kept or named; a database server has a volume that is too small",
         "releases by Helm 4 beside Helm 3",
         "the runner of a Keystone dies at all that it is about to write, instead of at one such place",

@@ -95,6 +95,18 @@ impl Node {
             .with_context(|| format!("prepare {host}"))
     }
 
+    /// Lets whoever is in the lab's network reach the pods of a cluster of one node.
+    ///
+    /// # Errors
+    ///
+    /// There is no such way.
+    pub fn open_pods(&self) -> Result<()> {
+        let address = self.lab.host(&self.host)?.address.to_string();
+        let mut way = Command::new("ip");
+        way.args(["route", "replace", ONLY_PODS, "via", &address]);
+        command::output(&mut self.lab.enter_network(&way)).map(drop)
+    }
+
     /// The version of Kubernetes on all hosts, without a leading v.
     pub fn version(&self) -> &str {
         &self.programs.version

@@ -89,7 +89,7 @@ const HOSTS: [Suite; 9] = [
 ];
 
 /// Stories that only `--full` tells.
-const FULL: [Suite; 23] = [
+const FULL: [Suite; 24] = [
     Tests("e2e", "adopt"),
     Tests("e2e", "planes"),
     Tests("e2e", "recover"),
@@ -109,6 +109,7 @@ const FULL: [Suite; 23] = [
     Tests("e2e", "openstack::a_backup_brings_back_what_was_there"),
     Tests("e2e", "openstack::kolla"),
     Tests("e2e", "openstack::layers"),
+    Tests("e2e", "openstack::messages"),
     Tests("e2e", "openstack::writes"),
     Tests("e2e", "providers::existing"),
     Tests("magnum", "service::tests::migration::real"),

@@ -12,6 +12,7 @@ use writes::Deaths;
 mod gate;
 mod kolla;
 mod layers;
+mod messages;
 mod seed;
 mod writes;
 

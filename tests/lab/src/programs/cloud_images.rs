@@ -26,6 +26,8 @@ impl CloudImages {
     pub const KOLLA: &str = "windlass.test/kolla:2026.2";
     /// What pods call that of memcached.
     pub const MEMCACHED: &str = "windlass.test/memcached:1.6";
+    /// What pods call that of RabbitMQ.
+    pub const RABBITMQ: &str = "windlass.test/rabbitmq:3.10";
     /// What pods call that of MariaDB.
     pub const MARIADB: &str = "windlass.test/mariadb:10.11";
 
@@ -63,6 +65,32 @@ impl CloudImages {
         Ok(Self { directory })
     }
 
+    /// Makes the image of RabbitMQ where the cache does not have it: a tar as the others.
+    ///
+    /// # Errors
+    ///
+    /// Not root, or a package that cannot be had.
+    pub fn rabbitmq(progress: &dyn Progress) -> Result<PathBuf> {
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("openstack");
+        let script = fs::read(scripts.join("root.sh")).context("read root.sh")?;
+        let key = cache::key([script.as_slice(), RECIPE.as_bytes()]);
+        let directory = cache::ensure("rabbitmq-image", &key, |target| {
+            packages::ensure(packages::BASE, progress)?;
+            progress.begin(
+                "image of RabbitMQ",
+                "from Debian packages, about a minute, 0.3 GB",
+            );
+            let root = debian(&scripts, target, "rabbitmq-server")?;
+            let base = layer(&root, target)?;
+            write(target, "rabbitmq", &[(Self::RABBITMQ, &[&base])])?;
+            fs::remove_file(&base.path).context("remove a layer")?;
+            cache::remove(&root)?;
+            progress.end();
+            Ok(())
+        })?;
+        Ok(directory.join("rabbitmq.tar"))
+    }
+
     /// The tars.
     pub fn files(&self) -> [PathBuf; 2] {
         ["mariadb.tar", "services.tar"].map(|name| self.directory.join(name))
@@ -71,18 +99,8 @@ impl CloudImages {
 
 fn make(scripts: &Path, kolla: &Path, target: &Path, progress: &dyn Progress) -> Result<()> {
     progress.step("Debian with MariaDB and Python");
-    let root = target.join("root");
-    fs::create_dir(&root)?;
-    let mirror = std::env::var("WINDLASS_DEBIAN_MIRROR")
-        .unwrap_or_else(|_| "http://deb.debian.org/debian".to_owned());
-    command::output(
-        Command::new("unshare")
-            .args(["--mount", "bash"])
-            .arg(scripts.join("root.sh"))
-            .env("ROOT", &root)
-            .env("MIRROR", mirror),
-    )
-    .context("make the Debian root")?;
+    let packages = "python3 mariadb-server-core mariadb-client-core memcached sudo";
+    let root = debian(scripts, target, packages)?;
     progress.step("Keystone, Placement, Glance and their packages");
     let site = target.join("site");
     pip::run(target, |pip| {
@@ -187,6 +205,24 @@ fn make(scripts: &Path, kolla: &Path, target: &Path, progress: &dyn Progress) ->
         cache::remove(&target.join(made))?;
     }
     Ok(())
+}
+
+/// A Debian with these packages.
+fn debian(scripts: &Path, target: &Path, packages: &str) -> Result<PathBuf> {
+    let root = target.join("root");
+    fs::create_dir(&root)?;
+    let mirror = std::env::var("WINDLASS_DEBIAN_MIRROR")
+        .unwrap_or_else(|_| "http://deb.debian.org/debian".to_owned());
+    command::output(
+        Command::new("unshare")
+            .args(["--mount", "bash"])
+            .arg(scripts.join("root.sh"))
+            .env("ROOT", &root)
+            .env("MIRROR", mirror)
+            .env("PACKAGES", packages),
+    )
+    .context("make the Debian root")?;
+    Ok(root)
 }
 
 /// Puts configuration files where Glance looks for them.
