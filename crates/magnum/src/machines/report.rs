@@ -167,7 +167,10 @@ fn is_settled(cluster: &CoeCluster, live: &Live) -> bool {
     let is_there = live
         .get(Kind::Cluster, &name(cluster))
         .is_some_and(|object| endpoint(object).is_some());
+    // Whoever counts machines leaves out those that go, and a node that is drained still runs what people have there.
+    let goes = |machine: &Value| machine["metadata"]["deletionTimestamp"].is_string();
     is_there
+        && !live.of(Kind::Machine).any(goes)
         && cluster
             .spec
             .node_groups

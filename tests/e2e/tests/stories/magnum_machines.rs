@@ -135,6 +135,8 @@ impl<'a> Cloud<'a> {
         let servers = Servers::define(management, &terminal).unwrap();
         management.define("--magnum").unwrap();
         let node = &management.node;
+        // The API of a cluster in memory is a pod, which its users and Windlass reach as servers of a cloud.
+        node.open_pods().unwrap();
         let entrance = Some(node.lab.entrance());
         let keystone = Keystone::start(&node.dir().join("keystone"), entrance, &terminal);
         let keystone = keystone.unwrap().with_cloud().unwrap();

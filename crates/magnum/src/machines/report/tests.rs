@@ -100,6 +100,34 @@ fn quota() -> Value {
 }
 
 #[test]
+fn a_change_is_complete_when_the_last_old_machine_is_gone() {
+    let (mut cluster, mut seen) = world();
+    cluster.metadata.generation = Some(2);
+    cluster.status = Some(CoeClusterStatus {
+        state: Some(State::UpdateInProgress),
+        ..CoeClusterStatus::default()
+    });
+    assert_eq!(
+        told(&cluster, &seen, NOW).state,
+        Some(State::UpdateComplete)
+    );
+    change(&mut seen, Kind::Machine, "w-b", |machine| {
+        machine["metadata"]["deletionTimestamp"] = json!(NOW);
+    });
+    assert_eq!(
+        told(&cluster, &seen, NOW).state,
+        Some(State::UpdateInProgress)
+    );
+    // Nobody asked for that one to go.
+    cluster.status.as_mut().unwrap().state = Some(State::UpdateComplete);
+    cluster.status.as_mut().unwrap().observed_generation = cluster.metadata.generation;
+    assert_eq!(
+        told(&cluster, &seen, NOW).state,
+        Some(State::UpdateComplete)
+    );
+}
+
+#[test]
 fn a_cluster_that_is_there_is_complete_and_well() {
     let (cluster, seen) = world();
     let told = told(&cluster, &seen, NOW);
