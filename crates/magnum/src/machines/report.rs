@@ -168,7 +168,11 @@ fn is_settled(cluster: &CoeCluster, live: &Live) -> bool {
         .get(Kind::Cluster, &name(cluster))
         .is_some_and(|object| endpoint(object).is_some());
     // Whoever counts machines leaves out those that go, and a node that is drained still runs what people have there.
-    let goes = |machine: &Value| machine["metadata"]["deletionTimestamp"].is_string();
+    let groups = &cluster.spec.node_groups;
+    let goes = |machine: &Value| {
+        let is_wanted = groups.iter().any(|group| is_of(machine, group));
+        !is_wanted || machine["metadata"]["deletionTimestamp"].is_string()
+    };
     is_there
         && !live.of(Kind::Machine).any(goes)
         && cluster

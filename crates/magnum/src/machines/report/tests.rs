@@ -118,6 +118,14 @@ fn a_change_is_complete_when_the_last_old_machine_is_gone() {
         told(&cluster, &seen, NOW).state,
         Some(State::UpdateInProgress)
     );
+    // Its group is no more, and nothing has told it to go yet.
+    change(&mut seen, Kind::Machine, "w-b", |machine| {
+        machine["metadata"] = json!({"name": "w-b", "labels": {GROUP_LABEL: "gone"}});
+    });
+    assert_eq!(
+        told(&cluster, &seen, NOW).state,
+        Some(State::UpdateInProgress)
+    );
     // Nobody asked for that one to go.
     cluster.status.as_mut().unwrap().state = Some(State::UpdateComplete);
     cluster.status.as_mut().unwrap().observed_generation = cluster.metadata.generation;
