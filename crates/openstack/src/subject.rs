@@ -356,7 +356,13 @@ pub(crate) fn told(status: &RunStatus) -> String {
         .iter()
         .map(|step| (&step.phase, &step.activity));
     let activity: Vec<_> = activity.collect();
-    format!("{:?} {:?} {activity:?}", status.phase, status.step)
+    // A retry may fail at the same step for another reason, and nobody have seen it at work in between.
+    let failure = status.failure.as_ref();
+    let failure = failure.map(|failure| (&failure.code, &failure.message));
+    format!(
+        "{:?} {:?} {activity:?} {failure:?}",
+        status.phase, status.step
+    )
 }
 
 impl Layer for OpenStackService {

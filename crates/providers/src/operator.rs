@@ -187,11 +187,15 @@ fn readiness(core: &DeserializeGuard<Provider<Core>>) -> (bool, Option<String>) 
     )
 }
 
-/// What a provider tells of its run.
+/// What a provider tells of its run. A retry may fail at the same step for another reason, and nobody have seen it at work in between.
 fn progress(run: &DeserializeGuard<Run>) -> String {
     let status = run.0.as_ref().ok().and_then(|run| run.status.as_ref());
     status
-        .map(|status| format!("{:?} {:?}", status.phase, status.step))
+        .map(|status| {
+            let failure = status.failure.as_ref();
+            let failure = failure.map(|failure| (&failure.code, &failure.message));
+            format!("{:?} {:?} {failure:?}", status.phase, status.step)
+        })
         .unwrap_or_default()
 }
 

@@ -37,7 +37,12 @@ pub enum TargetError {
     /// The Secret cannot be read.
     #[error("read Secret {0}, which the annotation {TARGET} names")]
     Secret(String, #[source] kube::Error),
-    /// The Secret is not there, or does not have the key.
+    /// The Secret is not there.
+    #[error(
+        "there is no Secret {0}, which the annotation {TARGET} names; make it in the provider's namespace, with the cluster's kubeconfig under the key {KUBECONFIG_KEY}"
+    )]
+    NoSecret(String),
+    /// The Secret does not have the key.
     #[error(
         "Secret {0}, which the annotation {TARGET} names, has no key {KUBECONFIG_KEY}; put the cluster's kubeconfig there"
     )]
@@ -91,7 +96,8 @@ pub async fn client(
         .get_opt(name)
         .await
         .map_err(|source| TargetError::Secret(named(), source))?;
-    let data = found.and_then(|secret| secret.data).unwrap_or_default();
+    let found = found.ok_or_else(|| TargetError::NoSecret(named()))?;
+    let data = found.data.unwrap_or_default();
     let document = data
         .get(KUBECONFIG_KEY)
         .ok_or_else(|| TargetError::NoKey(named()))?;

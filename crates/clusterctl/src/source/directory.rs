@@ -17,7 +17,9 @@ pub struct Directory(PathBuf);
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
     /// No releases of a provider.
-    #[error("{path} cannot be listed, where the releases of {provider} would be: {source}")]
+    #[error(
+        "{path} cannot be listed, where the releases of {provider} would be; put them there, each into a directory of its version, or name the directory that has them"
+    )]
     List {
         /// The provider.
         provider: Provider,
@@ -50,7 +52,7 @@ pub enum DirectoryError {
         names: Vec<String>,
     },
     /// A file that is not taken.
-    #[error("{path}: {source}")]
+    #[error("{path} is not taken")]
     File {
         /// The file.
         path: PathBuf,

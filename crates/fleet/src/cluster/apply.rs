@@ -121,7 +121,9 @@ impl Work<'_> {
         let mut _hold = None;
         if self.is_new {
             self.nothing_is_lost()?;
-            _hold = Some(self.hold().await?);
+            // Nobody keeps others from objects that are not its own.
+            self.read().await?;
+            _hold = Some(self.hold(&[]).await?);
         }
         if self.is_begun {
             self.still_awaits().await?;
@@ -137,7 +139,7 @@ impl Work<'_> {
             // A drift of one object is mended as it is; a change is one of all objects, or of none.
             self.may_be_written(writes.iter()).await?;
         } else if !writes.is_empty() {
-            _hold = Some(self.hold().await?);
+            _hold = Some(self.hold(&there).await?);
         }
         let has_written = !writes.is_empty();
         self.write(writes, &there, pass).await?;
@@ -159,9 +161,9 @@ impl Work<'_> {
     }
 
     /// Keeps others from the same objects and namespaces.
-    async fn hold(&self) -> Result<Hold<'_>, Stop> {
+    async fn hold(&self, there: &There) -> Result<Hold<'_>, Stop> {
         let own = own(self.cluster);
-        Ok(neighbours::hold(&own, self.parts, self.context).await??)
+        Ok(neighbours::hold(&own, self.parts, there, self.context).await??)
     }
 
     /// Refuses a change by which something would go that is to stay, or would stay for ever.

@@ -65,10 +65,12 @@ impl Drop for Hold<'_> {
     }
 }
 
-/// Holds a cluster's objects and the namespaces of those of kubespray, unless another FleetCluster has objects there.
+/// Holds a cluster's objects and the namespaces of those of kubespray, unless another FleetCluster has objects there. Where one of its own
+/// is `there` already the namespace is its own: nobody else comes to it, and what somebody writes there changes nothing for it.
 pub(super) async fn hold<'a>(
     own: &Value,
     parts: &Parts,
+    there: &[Option<Value>],
     context: &'a Context,
 ) -> Result<Result<Hold<'a>, FleetProblem>, Error> {
     let own = own.as_str().unwrap_or_default();
@@ -82,7 +84,10 @@ pub(super) async fn hold<'a>(
         Err((What::Place(place), other)) => return Ok(Err(problem(&place, &other))),
         Err((What::Object(_, title), other)) => return Ok(Err(at_once(title, &other))),
     };
-    for place in &places {
+    let parts = parts.objects.iter().zip(there);
+    let stand = parts.filter(|(part, there)| part.is_kubespray() && there.is_some());
+    let known: BTreeSet<_> = stand.map(|(part, _)| &part.namespace).collect();
+    for place in places.iter().filter(|place| !known.contains(place)) {
         let cluster = another::<Cluster>(own, place, context).await?;
         let other = match cluster {
             Some(other) => Some(other),

@@ -299,3 +299,33 @@ async fn what_is_made_again_is_held_against_a_cluster_that_is_born() {
     };
     assert_eq!(back.annotations()[FLEET_CLUSTER_ANNOTATION], "fleet/shop");
 }
+
+#[tokio::test]
+async fn what_somebody_writes_beside_a_cluster_keeps_nothing_from_being_mended() {
+    let world = World::start().await;
+    let documents = [node(FLEET, "n", "1.1.1.1"), cluster("shop", "1.34.3")];
+    begin(&world, documents).await;
+    let spec = || json!({"template": "plain"});
+    world.apply::<FleetCluster>("shop", spec()).await;
+    world.until::<FleetCluster>("shop", "born", is_ready).await;
+    let mut theirs = node(FLEET, "theirs", "10.9.9.9");
+    theirs["metadata"]["annotations"] = json!({FLEET_CLUSTER_ANNOTATION: "fleet/evil"});
+    let nodes = world.all::<ClusterNode>(FLEET);
+    let theirs = serde_json::from_value(theirs).unwrap();
+    nodes.create(&PostParams::default(), &theirs).await.unwrap();
+    let parameters = DeleteParams::default();
+    nodes.delete("n", &parameters).await.unwrap();
+    let is_whole =
+        |cluster: &FleetCluster| is_ready(cluster) && status(cluster).problems.is_empty();
+    loop {
+        if nodes.get_opt("n").await.unwrap().is_some() {
+            break;
+        }
+        let shop = world.all::<FleetCluster>(FLEET).get("shop").await.unwrap();
+        assert_eq!(status(&shop).problems, []);
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    world
+        .until::<FleetCluster>("shop", "mended", is_whole)
+        .await;
+}

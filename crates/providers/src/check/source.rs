@@ -99,7 +99,7 @@ fn address(url: &str, findings: &mut Findings) {
     if authority.contains('@') {
         return refuse(
             "an address holds no credentials, for whoever reads the object reads them",
-            "put a token into the Secret of spec.configSecret and take it out of the address",
+            "take them out of the address: nothing but registries is logged in to, so load a release that needs a login by `windlass providers preload --from`, or name it in a registry by fetchConfig.oci",
         );
     }
     let plain = |byte: u8| {

@@ -28,14 +28,17 @@ impl Installer {
     /// A client of the API that is installed in.
     pub(super) async fn there(&self) -> Result<Client, Failure> {
         let (namespace, secret) = (self.work.namespace(), self.inputs.target.as_deref());
+        let subject = &self.work.run.spec.subject;
         target::client(&self.work.client, &namespace, secret)
             .await
             .map_err(|error| {
-                config(
-                    "NoTarget",
-                    controller::chain(&error),
-                    "mend it, and retry the run",
-                )
+                let remedy = format!(
+                    "mend that, or where the cluster is gone for good, leave what was in it: \
+                     kubectl -n {namespace} patch {} {} --type merge -p '{{\"metadata\": {{\"finalizers\": null}}}}'",
+                    subject.kind.to_lowercase(),
+                    subject.name
+                );
+                config("NoTarget", controller::chain(&error), &remedy)
             })
     }
 

@@ -308,7 +308,7 @@ fn failure(run: &Run) -> Option<String> {
                 format!("{}{remedy}", failure.message)
             });
             Some(format!(
-                "run {name} failed: {}",
+                "run {name} failed: {}; when it is mended: windlass retry {name}",
                 why.unwrap_or_else(|| "nothing is known of why".to_owned())
             ))
         }

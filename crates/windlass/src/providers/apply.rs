@@ -9,10 +9,13 @@ use clusterctl::{
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
-    Api, Client,
-    api::{Patch, PatchParams, PostParams},
+    Api, Client, ResourceExt,
+    api::{DynamicObject, Patch, PatchParams, PostParams},
 };
-use providers::{names::TARGET, stand::Stand};
+use providers::{
+    names::TARGET,
+    stand::{Stand, resource},
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -24,6 +27,7 @@ use super::{
 use crate::{
     cli::{ApplyProvider, Global},
     client::answered,
+    terminal::say,
 };
 
 const FIELD_MANAGER: &str = "windlass-providers";
@@ -45,7 +49,19 @@ pub(crate) async fn apply(global: &Global, options: &ApplyProvider) -> anyhow::R
         show(global, &provider, version, files)?;
     }
     upgrades_nothing(&client, global, &provider, &version).await?;
-    let object = object(global, options, &provider, &version);
+    let mut object = object(global, options, &provider, &version);
+    let api = Api::<DynamicObject>::namespaced_with(
+        client.clone(),
+        &global.namespace,
+        &resource(kind(provider.provider_type())),
+    );
+    let there = answered(
+        api.get_opt(provider.name()).await,
+        &format!("read {provider}"),
+    )?;
+    for field in there.iter().flat_map(|there| keep(&mut object, there)) {
+        say!("keeps {field}, as it was applied before");
+    }
     if options.dry_run {
         let text = serde_saphyr::to_string(&object).context("failed to print")?;
         print!("{text}");
@@ -55,23 +71,61 @@ pub(crate) async fn apply(global: &Global, options: &ApplyProvider) -> anyhow::R
     if let Some((_, version, files)) = &release {
         preload::keep_files(&client, global, &provider, version, files).await?;
     }
+    let parameters = PatchParams::apply(FIELD_MANAGER).force();
+    let applied = api
+        .patch(provider.name(), &parameters, &Patch::Apply(&object))
+        .await;
+    let applied = answered(applied, &format!("apply {provider}"))?;
+    // What an apply that changed nothing finds is what there is to say, and a generation tells of itself what was said of it.
+    let is_new = |there: &&DynamicObject| {
+        there.resource_version() != applied.resource_version()
+            && there.metadata.generation == applied.metadata.generation
+    };
     let awaited = Awaited {
         provider: kind(provider.provider_type()),
         namespace: global.namespace.clone(),
         name: provider.name().to_owned(),
         version: Some(version.to_string()),
+        before: there.as_ref().filter(is_new).and_then(follow::stalled),
     };
-    let applied = awaited
-        .api(&client)
-        .patch(
-            provider.name(),
-            &PatchParams::apply(FIELD_MANAGER).force(),
-            &Patch::Apply(&object),
-        )
-        .await;
-    answered(applied, &format!("apply {provider}"))?;
     follow::follow(&client, &[awaited]).await
 }
+
+/// What an earlier apply said and this one does not, put into the object, for left out it would be taken away. Gives the fields.
+fn keep(object: &mut Value, there: &DynamicObject) -> Vec<String> {
+    let mut entries = there.metadata.managed_fields.iter().flatten();
+    let own = entries.find(|entry| {
+        entry.manager.as_deref() == Some(FIELD_MANAGER)
+            && entry.operation.as_deref() == Some("Apply")
+    });
+    let Some(owned) = own.and_then(|own| own.fields_v1.as_ref()) else {
+        return Vec::new();
+    };
+    let live = json!({"metadata": {"annotations": there.metadata.annotations}, "spec": there.data["spec"]});
+    let mut kept = Vec::new();
+    for path in KEPT {
+        let owned = path
+            .iter()
+            .try_fold(&owned.0, |at, field| at.get(format!("f:{field}")));
+        let said = path.iter().try_fold(&live, |at, field| at.get(*field));
+        let (Some(_), Some(said)) = (owned, said) else {
+            continue;
+        };
+        let at = path.iter().fold(&mut *object, |at, field| &mut at[*field]);
+        if at.is_null() {
+            *at = said.clone();
+            kept.push(path.join("."));
+        }
+    }
+    kept
+}
+
+/// What options of the command say.
+const KEPT: [&[&str]; 3] = [
+    &["spec", "fetchConfig"],
+    &["spec", "configSecret"],
+    &["metadata", "annotations", TARGET],
+];
 
 /// An upgrade has a plan, which is to be seen first.
 async fn upgrades_nothing(
@@ -182,6 +236,46 @@ pub(super) async fn namespace(client: &Client, name: &str) -> anyhow::Result<()>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_said_before_stays_unless_it_is_said_anew() {
+        let there = |owner: &str| -> DynamicObject {
+            let fields = json!({
+                "f:metadata": {"f:annotations": {format!("f:{TARGET}"): {}}},
+                "f:spec": {"f:version": {}, "f:configSecret": {"f:name": {}}, "f:fetchConfig": {"f:url": {}}},
+            });
+            let object = json!({
+                "metadata": {
+                    "name": "cluster-api",
+                    "annotations": {TARGET: "management", "other": "1"},
+                    "managedFields": [{"manager": owner, "operation": "Apply", "fieldsV1": fields}],
+                },
+                "spec": {"version": "v1", "configSecret": {"name": "vars"}, "fetchConfig": {"url": "https://a.example/"}},
+            });
+            serde_json::from_value(object).unwrap()
+        };
+        let wanted = json!({"metadata": {"name": "cluster-api"}, "spec": {"version": "v1", "fetchConfig": {"oci": "b.example/c"}}});
+        let mut object = wanted.clone();
+        let kept = keep(&mut object, &there(FIELD_MANAGER));
+        assert_eq!(
+            kept,
+            [
+                "spec.configSecret".to_owned(),
+                format!("metadata.annotations.{TARGET}")
+            ]
+        );
+        assert_eq!(
+            object,
+            json!({
+                "metadata": {"name": "cluster-api", "annotations": {TARGET: "management"}},
+                "spec": {"version": "v1", "configSecret": {"name": "vars"}, "fetchConfig": {"oci": "b.example/c"}},
+            })
+        );
+        // What somebody else keeps there stays by itself.
+        let mut object = wanted.clone();
+        assert!(keep(&mut object, &there("kubectl")).is_empty());
+        assert_eq!(object, wanted);
+    }
 
     #[test]
     fn only_a_provider_that_nobody_knows_says_where_its_releases_are_kept() {

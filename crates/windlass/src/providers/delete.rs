@@ -241,6 +241,7 @@ async fn begun(client: &Client, stand: &Stand, provider: &Provider) -> anyhow::R
         namespace: stand.namespace.clone(),
         name: stand.name.clone(),
         version: None,
+        before: None,
     };
     let api = awaited.api(client);
     let deleted = api.delete(&awaited.name, &DeleteParams::default()).await;

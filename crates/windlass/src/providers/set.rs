@@ -154,6 +154,7 @@ mod tests {
             namespace: namespace.to_owned(),
             name: "docker".to_owned(),
             version: None,
+            before: None,
         };
         assert!(is_at_work(&set, &[docker("capd-system")]));
         assert!(!is_at_work(&set, &[docker("elsewhere")]));

@@ -80,6 +80,7 @@ fn awaited(one: &Upgrade) -> Awaited {
         namespace: one.from.namespace.clone(),
         name: provider.name().to_owned(),
         version: Some(one.to.to_string()),
+        before: None,
     }
 }
 
