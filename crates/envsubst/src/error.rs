@@ -62,6 +62,15 @@ pub enum SubstituteError {
         /// The variable.
         variable: String,
     },
+    /// More text than any file of a provider has.
+    #[error(
+        "with the values of its variables the text has more than {} bytes, which no file of a provider has; see what ${{{variable}}} becomes",
+        crate::LARGEST
+    )]
+    Large {
+        /// The variable at which it grew too long.
+        variable: String,
+    },
     /// A glob on a long value, which costs the square of its length.
     #[error(
         "the value of ${{{variable}}} has {length} bytes and is to be matched by a glob; {} are the most, so give it a shorter value",

@@ -6,6 +6,9 @@ use crate::{
     glob::{self, Broken},
 };
 
+/// The longest length that there is.
+const DIGITS: usize = 20;
+
 /// A function of a reference, named by how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Function {
@@ -45,6 +48,33 @@ pub(crate) enum Reach {
 }
 
 impl Function {
+    /// How many bytes the result for a value has at most, without making it.
+    pub(crate) fn most(self, value: &str, arguments: &[String]) -> usize {
+        let length = |at: usize| arguments.get(at).map_or(0, String::len);
+        match self {
+            Self::Default if value.is_empty() => {
+                arguments.iter().fold(0, |all, one| all.saturating_add(one.len()))
+            }
+            Self::Length => DIGITS,
+            // A letter of another case has up to three times as many bytes.
+            Self::UpperFirst | Self::Upper | Self::LowerFirst | Self::Lower => {
+                value.len().saturating_mul(3)
+            }
+            Self::Default | Self::Substring | Self::TrimStart(_) | Self::TrimEnd(_) => value.len(),
+            Self::ReplaceFirst | Self::ReplaceStart | Self::ReplaceEnd => {
+                value.len().saturating_add(length(1))
+            }
+            Self::ReplaceAll => {
+                let first = arguments.first().map_or("", String::as_str);
+                // Nothing is found before each letter and at the end.
+                let found = value.matches(first).count();
+                found
+                    .saturating_mul(length(1))
+                    .saturating_add(value.len())
+            }
+        }
+    }
+
     /// The result for a value.
     pub(crate) fn apply(
         self,

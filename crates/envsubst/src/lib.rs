@@ -43,9 +43,15 @@ mod function;
 mod glob;
 mod legacy;
 mod parse;
+mod room;
 
 pub use error::{ParseError, Problem, SubstituteError};
 use function::Function;
+use room::Room;
+
+/// How many bytes a text may have, with the values of its variables: as many as a file of a provider. Arguments are written too, before it is
+/// known what becomes of them, and all of them together may have as many.
+pub const LARGEST: usize = 32 << 20;
 
 /// Text with references to variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +106,7 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// Variables that are unset and have no default, all at once and sorted; a substring that is none.
+    /// Variables that are unset and have no default, all at once and sorted; a substring that is none; more than [`LARGEST`] bytes.
     pub fn substitute<'a>(
         &self,
         lookup: impl Fn(&str) -> Option<&'a str>,
@@ -114,32 +120,45 @@ impl Template {
         if !missing.is_empty() {
             return Err(SubstituteError::Unset(missing));
         }
-        let mut text = String::new();
+        let (mut text, mut last) = (String::new(), "");
+        let (mut all, mut made) = (Room::default(), Room::default());
         for piece in &self.pieces {
-            piece.write(&lookup, &mut text)?;
+            if let Piece::Reference(reference) = piece {
+                last = &reference.variable;
+            }
+            let before = text.len();
+            piece.write(&lookup, &mut text, &mut made)?;
+            all.take(last, text.len() - before)?;
         }
         Ok(text)
     }
 }
 
 impl Piece {
+    /// `room` is for arguments and for what is made of them.
     fn write<'a>(
         &self,
         lookup: &impl Fn(&str) -> Option<&'a str>,
         text: &mut String,
+        room: &mut Room,
     ) -> Result<(), SubstituteError> {
         match self {
             Self::Text(own) => text.push_str(own),
             Self::Reference(reference) => {
+                let variable = &reference.variable;
                 let mut arguments = Vec::with_capacity(reference.arguments.len());
                 for argument in &reference.arguments {
                     let mut written = String::new();
-                    argument.write(lookup, &mut written)?;
+                    argument.write(lookup, &mut written, room)?;
+                    if matches!(argument, Self::Text(_)) {
+                        room.take(variable, written.len())?;
+                    }
                     arguments.push(written);
                 }
-                let variable = &reference.variable;
                 let value = lookup(variable).unwrap_or_default();
-                text.push_str(&reference.function.apply(variable, value, &arguments)?);
+                let function = reference.function;
+                room.take(variable, function.most(value, &arguments))?;
+                text.push_str(&function.apply(variable, value, &arguments)?);
             }
         }
         Ok(())

@@ -350,3 +350,29 @@ fn messages_tell_no_values() {
         assert!(!error.to_string().contains("hunter2"), "{error}");
     }
 }
+
+#[test]
+fn what_grows_beyond_a_file_of_a_provider_is_refused_before_it_is_made() {
+    let value = "x".repeat(10);
+    let mut text = "y".to_owned();
+    for _ in 0..10 {
+        text = format!("${{A//x/{text}}}");
+    }
+    let large = SubstituteError::Large {
+        variable: "A".to_owned(),
+    };
+    let template = Template::parse(&text).unwrap();
+    assert_eq!(template.substitute(|_| Some(&value)), Err(large.clone()));
+    assert!(large.to_string().contains("33554432 bytes"), "{large}");
+
+    let value = "x".repeat(1 << 20);
+    let many = Template::parse(&"${A}".repeat(33)).unwrap();
+    assert_eq!(many.substitute(|_| Some(&value)), Err(large.clone()));
+    let many = Template::parse(&"${A}".repeat(32)).unwrap();
+    let text = many.substitute(|_| Some(&value)).unwrap();
+    assert_eq!(text.len(), envsubst::LARGEST);
+    // Nor is it made to be thrown away.
+    let thrown = "${B:0:${A//x/xx}}".repeat(33);
+    let thrown = Template::parse(&thrown).unwrap();
+    assert_eq!(thrown.substitute(|_| Some(&value)), Err(large));
+}

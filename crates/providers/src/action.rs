@@ -114,6 +114,11 @@ impl Action {
         all.copied().find(|action| action.name() == name)
     }
 
+    /// Whether it changes anything but what is noted of runs.
+    pub const fn writes(self) -> bool {
+        !matches!(self, Self::Fetch | Self::Preflight | Self::Render)
+    }
+
     /// Its step, its title, its name, how long it may take in seconds, and its weight.
     const fn words(self) -> (&'static str, &'static str, &'static str, u64, u32) {
         match self {

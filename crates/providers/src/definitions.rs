@@ -15,13 +15,18 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, ListParams, Preconditions},
+    api::{ApiResource, DeleteParams, ListParams, Preconditions},
     core::PartialObjectMeta,
 };
 use serde::de::DeserializeOwned;
 use tokio::time::{sleep, timeout};
 
-use crate::{engine, health, outline::Outline};
+use crate::{
+    drift::{self, Applied},
+    engine::{self, Known},
+    health,
+    outline::Outline,
+};
 
 /// How long between two looks at one that goes.
 const LOOK: Duration = Duration::from_millis(100);
@@ -133,16 +138,21 @@ fn subject(provider: &clusterctl::Provider) -> Subject {
 pub async fn workloads_left(
     client: &Client,
     provider: &clusterctl::Provider,
+    namespace: &str,
 ) -> Result<Vec<String>, kube::Error> {
-    let mut left = left_of::<Deployment>(client, provider).await?;
-    left.extend(left_of::<StatefulSet>(client, provider).await?);
-    left.extend(left_of::<DaemonSet>(client, provider).await?);
+    let label = provider.manifest_label();
+    let noted = drift::noted(client, namespace, &label).await?;
+    let noted = noted.and_then(Result::ok);
+    let mut left = left_of::<Deployment>(client, provider, noted.as_ref()).await?;
+    left.extend(left_of::<StatefulSet>(client, provider, noted.as_ref()).await?);
+    left.extend(left_of::<DaemonSet>(client, provider, noted.as_ref()).await?);
     Ok(left)
 }
 
 async fn left_of<K>(
     client: &Client,
     provider: &clusterctl::Provider,
+    noted: Option<&Applied>,
 ) -> Result<Vec<String>, kube::Error>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
@@ -154,17 +164,27 @@ where
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
         found => found?,
     };
-    Ok(kept(&found.items, provider))
+    Ok(kept(&found.items, provider, noted))
 }
 
 /// Those that somebody else keeps, for people. Pure.
-fn kept<K>(found: &[PartialObjectMeta<K>], provider: &clusterctl::Provider) -> Vec<String>
+fn kept<K>(
+    found: &[PartialObjectMeta<K>],
+    provider: &clusterctl::Provider,
+    noted: Option<&Applied>,
+) -> Vec<String>
 where
     K: Resource<DynamicType = ()>,
 {
     let subject = subject(provider);
+    let resource = ApiResource::erase::<K>(&());
     let kept = found.iter().filter_map(|one| {
-        let keeper = engine::keeper(&one.metadata, &subject)?;
+        let known = match noted {
+            None => Known::Nothing,
+            Some(noted) if noted.has(&resource, &one.metadata) => Known::Applied,
+            Some(_) => Known::Others,
+        };
+        let keeper = engine::keeper(&one.metadata, &subject, known)?;
         let namespace = one.namespace().unwrap_or_default();
         let kind = K::kind(&());
         Some(format!("{kind} {namespace}/{} of {keeper}", one.name_any()))
@@ -268,7 +288,7 @@ mod tests {
         ];
         let provider = Provider::new(ProviderType::Infrastructure, "boat").unwrap();
         assert_eq!(
-            kept(&found, &provider),
+            kept(&found, &provider, None),
             [
                 "Deployment harbour/by-helm of Helm release boats",
                 "Deployment harbour/by-flux of kustomize-controller",

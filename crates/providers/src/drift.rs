@@ -32,6 +32,8 @@ use crate::{
 
 /// The key of the ConfigMap that keeps it.
 pub const KEY: &str = "applied.json";
+/// The key of the same ConfigMap that keeps what an installation is about to make, until it has come to its end.
+pub(crate) const BEGUN: &str = "begun.json";
 /// So many resources are looked at: a provider has objects of some twenty.
 const MOST: usize = 100;
 /// How long an object is left alone that was put back, and the longest that it becomes by doubling.
@@ -59,17 +61,29 @@ impl Applied {
         objects.insert(place(meta), fields(meta));
     }
 
+    /// Whether an object is noted.
+    pub(crate) fn has(&self, resource: &ApiResource, meta: &ObjectMeta) -> bool {
+        let place = place(meta);
+        let mut of_kind = self.0.iter().filter(|of| of.is_of(resource));
+        of_kind.any(|of| of.objects.contains_key(&place))
+    }
+
+    /// The groups and kinds of what is noted.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = (String, String)> {
+        self.0.iter().map(|of| {
+            let ApiResource { group, kind, .. } = of.resource();
+            (group, kind)
+        })
+    }
+
     /// What is there of the objects of a resource that were applied, looked at one by one: for who may not list them.
     pub(crate) async fn one_by_one(
         &self,
         there: &Client,
         resource: &ApiResource,
     ) -> Result<Vec<PartialObjectMeta<DynamicObject>>, kube::Error> {
-        let is_it = |of: &&OfResource| {
-            let noted = of.resource();
-            (&noted.group, &noted.kind) == (&resource.group, &resource.kind)
-        };
-        let places = self.0.iter().filter(is_it).flat_map(|of| of.objects.keys());
+        let of_kind = self.0.iter().filter(|of| of.is_of(resource));
+        let places = of_kind.flat_map(|of| of.objects.keys());
         let mut found = Vec::new();
         for place in places.filter(|place| is_place(place)) {
             let (api, name) = match place.split_once('/') {
@@ -120,7 +134,12 @@ pub(crate) async fn noted(
     let Some(map) = maps.get_opt(&name).await? else {
         return Ok(None);
     };
-    let text = map.data.as_ref().and_then(|data| data.get(KEY));
+    let data = map.data.unwrap_or_default();
+    // An installation that has not come to its end.
+    if data.contains_key(BEGUN) && !data.contains_key(KEY) {
+        return Ok(None);
+    }
+    let text = data.get(KEY);
     let applied = text.and_then(|text| serde_json::from_str(text).ok());
     Ok(Some(applied.ok_or_else(|| {
         format!("ConfigMap {namespace}/{name}: what was applied cannot be read there")
@@ -130,7 +149,7 @@ pub(crate) async fn noted(
 /// What was seen.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// What is not as it was applied, for people. Nothing where no run has noted what it applied.
+    /// What is not as it was applied, for people. Where the record of what was applied is gone, that.
     pub drifted: Vec<String>,
     /// What was looked at by its label.
     pub resources: Vec<ApiResource>,
@@ -140,7 +159,7 @@ pub struct Seen {
     pub renewed_from: Option<Timestamp>,
 }
 
-/// Looks whether everything is as it was applied.
+/// Looks whether everything is as a run that came to its end has applied it, and noted.
 ///
 /// # Errors
 ///
@@ -153,7 +172,14 @@ pub async fn look(
 ) -> Result<Seen, kube::Error> {
     let mut seen = Seen::default();
     let applied = match noted(there, namespace, manifest_label).await? {
-        None => return Ok(seen),
+        // Nothing else tells what is missing, or when a certificate ends.
+        None => {
+            let name = config_map(manifest_label);
+            seen.drifted.push(format!(
+                "ConfigMap {namespace}/{name}, by which that is seen, is gone"
+            ));
+            return Ok(seen);
+        }
         Some(Ok(applied)) => applied,
         Some(Err(unreadable)) => {
             seen.drifted.push(unreadable);
@@ -204,6 +230,12 @@ fn is_secret(resource: &ApiResource) -> bool {
 }
 
 impl OfResource {
+    /// Whichever version of the kind it was.
+    fn is_of(&self, resource: &ApiResource) -> bool {
+        let noted = self.resource();
+        (&noted.group, &noted.kind) == (&resource.group, &resource.kind)
+    }
+
     fn resource(&self) -> ApiResource {
         let (group, version) = self
             .api_version

@@ -3,10 +3,11 @@
 //! A step keeps nothing for the next: each reads the manifests and makes the objects anew, which takes milliseconds, and holds them
 //! against the digest of the plan. So it does not matter which runner executes which step.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use api::run::{Action as StepAction, Failure, Results, RunSpec, Step};
 use controller::lease::Proof;
+use hidden::Hidden;
 use runs::{
     Words, Work,
     calls::{Act, Ended, FORBIDDEN, each, held, unknown_action},
@@ -23,6 +24,7 @@ use crate::{
 mod applied;
 mod calls;
 mod certificates;
+mod hidden;
 mod inventory;
 mod material;
 mod migrate;
@@ -33,7 +35,7 @@ mod steps;
 mod takeover;
 
 pub(crate) use migrate::resource;
-pub(crate) use takeover::{keeper, keeper_beside};
+pub(crate) use takeover::{Known, keeper, keeper_beside};
 
 /// Executes runs of providers.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +60,7 @@ impl runs::Engine for Engine {
             inputs: Inputs::from_map(&spec.plan.inputs)?,
             work: Arc::clone(work),
             proof,
+            hidden: OnceLock::new(),
         })
     }
 
@@ -80,6 +83,8 @@ pub struct Installer {
     proof: Proof,
     provider: clusterctl::Provider,
     inputs: Inputs,
+    /// The values of variables, once they were read: before that there is nothing that could hold them.
+    hidden: OnceLock<Hidden>,
 }
 
 impl Executor for Installer {
@@ -92,7 +97,14 @@ impl Act for Installer {
     async fn act(&self, step: &Step, context: &mut StepContext) -> Result<StepOutcome, Ended> {
         let action = action_of(step).ok_or_else(|| unknown_action(step, "providers"))?;
         let acted = self.do_action(action, step, context).await;
-        acted.map_err(|ended| self.told(ended))
+        let acted = acted.map_err(|ended| self.told(ended));
+        match (acted, self.hidden.get()) {
+            (Ok(outcome), Some(hidden)) => Ok(hidden.outcome(outcome)),
+            (Err(Ended::Failed(failure)), Some(hidden)) => {
+                Err(Ended::Failed(hidden.failure(failure)))
+            }
+            (acted, _) => acted,
+        }
     }
 }
 
@@ -122,6 +134,14 @@ impl Installer {
                 ..failure
             }),
             ended => ended,
+        }
+    }
+
+    /// Says what a step is at.
+    async fn tell(&self, step: &Step, context: &StepContext, what: &str) -> Result<(), Ended> {
+        match self.hidden.get() {
+            Some(hidden) => runs::calls::tell(step, context, &hidden.text(what)).await,
+            None => runs::calls::tell(step, context, what).await,
         }
     }
 

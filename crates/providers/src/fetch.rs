@@ -32,7 +32,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     check::given,
-    inputs,
+    inputs, lent,
     names::{COMPONENTS_DIGEST, COMPONENTS_KEY, FETCHED_FROM, MANAGER, REFETCHED},
     signature::Key,
     source,
@@ -367,6 +367,7 @@ async fn login<K: Kind>(
     let secret = Api::<Secret>::namespaced(client.clone(), namespace)
         .get_opt(&reference.name)
         .await?;
+    let secret = secret.filter(|secret| lent::is_lent(&secret.metadata, &own));
     let data = secret.and_then(|secret| secret.data).unwrap_or_default();
     Ok(login_of(|key| {
         let text = String::from_utf8(data.get(key)?.0.clone()).ok()?;

@@ -33,6 +33,13 @@ pub struct Inputs {
     /// What is changed in the objects.
     #[serde(default, skip_serializing_if = "Changes::is_none")]
     pub changes: Changes,
+    /// The newer version whose definitions may be there, where this one goes back from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goes_back_from: Option<String>,
+    /// Of a deletion: whether a run of this very object has installed the provider, so that all that Windlass applied of it is its own, noted or
+    /// not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_installed: bool,
 }
 
 /// What a spec changes in the objects of its provider.
@@ -152,6 +159,13 @@ impl Inputs {
         serde_json::from_value(Value::Object(map.clone())).map_err(Unreadable::Inputs)
     }
 
+    /// What a plan wants, without what was there before it.
+    pub fn wish(map: &Map<String, Value>) -> Map<String, Value> {
+        let mut map = map.clone();
+        map.remove("goesBackFrom");
+        map
+    }
+
     /// What is needed to end with a provider: nothing is rendered any more.
     #[must_use]
     pub fn bare(self) -> Self {
@@ -160,6 +174,7 @@ impl Inputs {
             variables: None,
             additional: None,
             changes: Changes::default(),
+            goes_back_from: None,
             ..self
         }
     }

@@ -10,6 +10,7 @@
 //! - [`webhooks`]: whether its webhooks answer;
 //! - [`outline`]: a definition without its schemas, which is all that most of these read;
 //! - [`rights`]: what the operator must be allowed for all of that;
+//! - [`lent`]: what of other namespaces a provider may be made of;
 //! - [`fetch`]: releases over the network, which become such ConfigMaps;
 //! - [`certificates`]: those of webhooks, where no cert-manager makes them;
 //! - [`stand`]: what there is of all of them, for who plans for the whole set;
@@ -30,6 +31,7 @@ pub mod explain;
 pub mod fetch;
 pub mod health;
 pub mod inputs;
+pub mod lent;
 pub mod names;
 pub mod operation;
 pub mod operator;

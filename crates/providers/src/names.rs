@@ -11,6 +11,8 @@ pub const ENGINE: &str = "providers";
 /// The annotation that names the Secret, in the provider's namespace, with the kubeconfig of the cluster to install in, under the
 /// key [`KUBECONFIG_KEY`]. Default: the cluster whose API has the provider. The definitions have no field for it, and must not.
 pub const TARGET: &str = "windlass.dev/target-kubeconfig";
+/// The annotation of a Secret or ConfigMap with the namespaces, apart by commas, whose providers may be made of what it holds, beside its own one.
+pub const PROVIDER_NAMESPACES: &str = "windlass.dev/provider-namespaces";
 /// The key of such a Secret: that of the Secrets with kubeconfigs that Cluster API makes.
 pub const KUBECONFIG_KEY: &str = "value";
 /// The annotation with the digest that a provider's components must have: `sha256:` and what sha256sum says of their file.

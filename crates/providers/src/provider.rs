@@ -33,6 +33,7 @@ use crate::{
 
 mod apply;
 mod observe;
+mod past;
 mod plan;
 mod report;
 
@@ -127,6 +128,7 @@ fn of<K: Kind>(store: &Store<DeserializeGuard<Provider<K>>>) -> Option<Vec<Other
             namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone().unwrap_or_default(),
             place: target::of(meta),
+            created: meta.creation_timestamp.clone(),
             is_ready: status.is_some_and(|status| {
                 controller::conditions::is_true(&status.conditions, controller::conditions::READY)
             }),

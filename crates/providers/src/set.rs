@@ -22,7 +22,7 @@ use kube::{
 use crate::{attention::Attention, provider::Error, stand::Unread};
 
 mod apply;
-mod back;
+pub(crate) mod back;
 mod check;
 mod observe;
 mod plan;

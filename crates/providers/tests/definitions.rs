@@ -49,7 +49,7 @@ async fn a_definition_goes_when_nothing_is_of_it_and_nobody_else_keeps_it() {
     let provider = Provider::new(ProviderType::Infrastructure, "boat").unwrap();
     let label = provider.manifest_label();
     // An API without pods has no workloads either.
-    let left = definitions::workloads_left(&client, &provider).await;
+    let left = definitions::workloads_left(&client, &provider, "harbour").await;
     assert_eq!(left.unwrap(), [""; 0]);
     define(&client, "Boat", &label, &json!({})).await;
     define(&client, "Train", "infrastructure-train", &json!({})).await;

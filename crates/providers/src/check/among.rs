@@ -2,6 +2,7 @@
 
 use api::provider::{Kind, Provider, ProviderType, Reason};
 use clusterctl::{Contract, Version, upgrade};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::{Finding, Findings, contract, given};
@@ -22,6 +23,8 @@ pub struct Other {
     pub name: String,
     /// Where it is installed.
     pub place: Place,
+    /// When its object was made.
+    pub created: Option<Time>,
     /// Whether it is ready.
     pub is_ready: bool,
     /// The version that is installed.
@@ -114,13 +117,40 @@ pub fn among<K: Kind>(
             && (K::TYPE == ProviderType::Core || other.name == name)
             && !is_self(other)
     };
-    if let Some(other) = others.iter().filter(is_beside).find(is_same) {
+    // Whoever may make an object somewhere does not hold up what is at work: the one that is installed goes on, or else the elder.
+    let rank = |is_installed: bool, created: Option<Time>, namespace: &str, name: &str| {
+        let created = created.map(|created| created.0);
+        (
+            !is_installed,
+            created.is_none(),
+            created,
+            namespace.to_owned(),
+            name.to_owned(),
+        )
+    };
+    let own = rank(
+        installed.is_some(),
+        provider.creation_timestamp(),
+        &namespace,
+        &name,
+    );
+    let goes_first = |other: &&Other| {
+        let (namespace, name) = (&other.namespace, &other.name);
+        rank(
+            other.installed.is_some(),
+            other.created.clone(),
+            namespace,
+            name,
+        ) < own
+    };
+    let mut same = others.iter().filter(is_beside).filter(is_same);
+    if let Some(other) = same.find(goes_first) {
         findings.add(
             Reason::MoreThanOneExists,
             "metadata.name",
             &name,
             format!(
-                "{} {} of namespace {} is the same provider, and what both install belongs to the whole cluster",
+                "{} {} of namespace {} is the same provider, and what both install belongs to the whole cluster: that one goes on, for it is installed or the elder",
                 other.provider, other.name, other.namespace
             ),
             "delete one of the two",

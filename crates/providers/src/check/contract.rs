@@ -33,7 +33,8 @@ pub(super) fn check<K: Kind>(
     }
     let core = beside
         .iter()
-        .find(|other| other.provider == ProviderType::Core)?;
+        // One that was never installed keeps none.
+        .find(|other| other.provider == ProviderType::Core && other.contract.is_some())?;
     let kept = core.contract.as_ref()?;
     if kept.is_compatible(&contract) {
         return None;

@@ -5,6 +5,9 @@ use api::provider::{
     ProviderStatus,
 };
 
+use jiff::{Timestamp, ToSpan as _};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
 use super::*;
 use crate::source::Held;
 
@@ -348,6 +351,7 @@ fn there_is_one_of_each_and_no_way_back() {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         place: None,
+        created: None,
         is_ready,
         installed: None,
         contract: None,
@@ -356,14 +360,30 @@ fn there_is_one_of_each_and_no_way_back() {
     let core: CoreProvider = provider("cluster-api", "version: v1.13.4");
     let itself = other(ProviderType::Core, "capi-system", "cluster-api", false);
     assert_eq!(among(&core, std::slice::from_ref(&itself), None), Ok(None));
-    let second = other(ProviderType::Core, "elsewhere", "cluster-api", false);
-    let findings = among(&core, &[itself.clone(), second], None).unwrap_err();
+    let mut core = core;
+    let made = |minute: i64| {
+        let epoch = Timestamp::UNIX_EPOCH;
+        Some(Time(epoch.checked_add(minute.minutes()).unwrap()))
+    };
+    core.metadata.creation_timestamp = made(2);
+    let mut second = other(ProviderType::Core, "elsewhere", "cluster-api", false);
+    second.created = made(1);
+    let both = [itself.clone(), second.clone()];
+    let findings = among(&core, &both, None).unwrap_err();
     assert_eq!(findings[0].reason, Reason::MoreThanOneExists);
     assert!(
         findings[0].problem.rule.contains("namespace elsewhere"),
         "{}",
         findings[0]
     );
+    // What is installed goes on, and of two that are not the elder.
+    let mut working = core.clone();
+    has(&mut working, "v1.13.4", "v1beta2");
+    assert_eq!(among(&working, &both, None), Ok(None));
+    core.metadata.creation_timestamp = made(0);
+    assert_eq!(among(&core, &both, None), Ok(None));
+    second.installed = Some("v1.13.4".parse().unwrap());
+    assert!(among(&core, &[itself.clone(), second], None).is_err());
 
     let kubeadm: BootstrapProvider = provider("kubeadm", "version: v1.13.4");
     let namesake = other(ProviderType::ControlPlane, "capi-system", "kubeadm", true);
@@ -457,6 +477,7 @@ fn beside(kind: ProviderType, name: &str, version: &str, contract: &str) -> Othe
         namespace: "capi-system".to_owned(),
         name: name.to_owned(),
         place: None,
+        created: None,
         is_ready: true,
         installed: Some(version.parse().unwrap()),
         contract: Some(contract.parse().unwrap()),

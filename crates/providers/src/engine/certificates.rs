@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams},
+    api::{ApiResource, Patch, PatchParams},
 };
 use runs::calls::{Ended, call, config};
 use serde_json::json;
@@ -48,6 +48,10 @@ impl Installer {
             self.held()?;
             objects::apply(&api, namespace, None).await?;
         }
+        let secrets = self.secrets(there).await?.into_iter();
+        let resource = ApiResource::erase::<Secret>(&());
+        let secrets = secrets.map(|(_, _, namespace, name)| (resource.clone(), namespace, name));
+        self.begin(there, secrets).await?;
         let mut made = 0;
         for one in &wanted {
             made += usize::from(self.ensure(there, one).await?);

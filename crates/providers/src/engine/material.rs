@@ -12,10 +12,11 @@ use kube::{
 };
 use runs::calls::{call, config};
 
-use super::{Installer, prune};
+use super::{Installer, hidden::Hidden, prune};
 use crate::{
     certificates,
     inputs::Variables,
+    lent,
     operation::Operation,
     render::{self, Material, Rendered},
     source, target,
@@ -78,6 +79,14 @@ impl Installer {
         })
     }
 
+    /// What people have written, before variables are put in: what stands there can be told.
+    pub(super) async fn written(&self) -> Result<String, Failure> {
+        let material = self.material().await?;
+        let changes = serde_json::to_string(&material.changes).unwrap_or_default();
+        let additional = material.additional.unwrap_or_default();
+        Ok([material.components, additional, changes].join("\n"))
+    }
+
     /// The objects, in the order in which they are applied.
     pub(super) async fn objects(&self, there: &Client) -> Result<Vec<Object>, Failure> {
         Ok(self.rendered(there).await?.objects)
@@ -135,6 +144,16 @@ impl Installer {
         };
         let (namespace, name) = (&additional.namespace, &additional.name);
         let map = self.config_map(namespace, name).await?;
+        let own = self.work.namespace();
+        if !lent::is_lent(&map.metadata, &own) {
+            let place = (namespace.as_str(), name.as_str());
+            return Err(not_lent(
+                "ConfigMap",
+                "spec.additionalManifests",
+                place,
+                &own,
+            ));
+        }
         let text = map
             .data
             .and_then(|mut data| data.remove(key::MANIFESTS))
@@ -168,8 +187,13 @@ impl Installer {
                 CHANGED,
             )
         })?;
+        let own = self.work.namespace();
+        if !lent::is_lent(&secret.metadata, &own) {
+            let place = (variables.namespace.as_str(), variables.name.as_str());
+            return Err(not_lent("Secret", "spec.configSecret", place, &own));
+        }
         let values = secret.data.unwrap_or_default().into_iter();
-        values
+        let values: BTreeMap<_, _> = values
             .map(|(name, value)| match String::from_utf8(value.0) {
                 Ok(value) => Ok((name, value)),
                 Err(_) => Err(config(
@@ -178,7 +202,9 @@ impl Installer {
                     "write it as text",
                 )),
             })
-            .collect()
+            .collect::<Result<_, _>>()?;
+        self.hidden.get_or_init(|| Hidden::of(values.values()));
+        Ok(values)
     }
 
     async fn config_map(&self, namespace: &str, name: &str) -> Result<ConfigMap, Failure> {
@@ -195,6 +221,11 @@ impl Installer {
                 )
             })
     }
+}
+
+/// A run that says so was not made by the operator, or somebody has thought better of it.
+fn not_lent(kind: &str, field: &str, place: (&str, &str), own: &str) -> Failure {
+    config("NotLent", lent::missing(kind, field, place, own), CHANGED)
 }
 
 /// The objects as a release has them.

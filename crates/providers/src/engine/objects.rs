@@ -1,16 +1,17 @@
 //! Applies objects: server-side, as their owner, unless somebody else installed them and they are right.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use api::run::Failure;
 use clusterctl::Object;
 use kube::{
     Api, Client, ResourceExt,
-    api::{ApiResource, DynamicObject, Patch, PatchParams},
-    core::GroupVersionKind,
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions},
+    core::{GroupVersionKind, Status},
     discovery::{self, Scope},
 };
 use runs::calls::{FORBIDDEN, call};
+use serde_json::Value;
 
 use super::takeover::{self, Standing};
 use crate::{names::COMPONENTS_MANAGER, rights};
@@ -81,6 +82,10 @@ pub(super) async fn apply(
         .get_metadata_opt(object.name())
         .await
         .map_err(|error| call(format!("read {}", object.title()), &error))?;
+    let mut before = before;
+    if before.is_some() && rebound(api, object).await? {
+        before = None;
+    }
     let mut taken = Vec::new();
     if let Some(before) = &before
         && !takeover::is_ours(&before.metadata)
@@ -111,6 +116,82 @@ pub(super) async fn apply(
         stands,
         taken,
     })
+}
+
+/// Whether an object gives a role to somebody. Of such a one the API never takes another role.
+pub(super) fn is_binding(object: &Object) -> bool {
+    object.group() == "rbac.authorization.k8s.io" && object.kind().ends_with("RoleBinding")
+}
+
+/// The role that a binding gives, where it is there and gives another one than it is to.
+pub(super) async fn bound_otherwise(
+    api: &Api<DynamicObject>,
+    object: &Object,
+) -> Result<Option<DynamicObject>, Failure> {
+    if !is_binding(object) {
+        return Ok(None);
+    }
+    let found = api.get_opt(object.name()).await;
+    let found = found.map_err(|error| call(format!("read {}", object.title()), &error))?;
+    let role = |value: &Value| {
+        let role = &value["roleRef"];
+        (role["kind"].clone(), role["name"].clone())
+    };
+    Ok(found.filter(|found| role(&found.data) != role(object.value())))
+}
+
+/// Makes room for a binding that gives another role than the one that is there: whether that was done. It is made anew at once.
+async fn rebound(api: &Api<DynamicObject>, object: &Object) -> Result<bool, Failure> {
+    let Some(found) = bound_otherwise(api, object).await? else {
+        return Ok(false);
+    };
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: found.uid(),
+            resource_version: found.resource_version(),
+        }),
+        ..DeleteParams::default()
+    };
+    match api.delete(object.name(), &parameters).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(true),
+        deleted => deleted
+            .map(|_| true)
+            .map_err(|error| call(format!("replace {}", object.title()), &error)),
+    }
+}
+
+/// Whether the API would take an object as it is wanted over the one that is there; if not, which of its fields it would not, for people: what it
+/// says of their values may be secret.
+pub(super) async fn refused(
+    api: &Api<DynamicObject>,
+    object: &Object,
+) -> Result<Option<String>, Failure> {
+    let parameters = PatchParams {
+        dry_run: true,
+        ..PatchParams::apply(COMPONENTS_MANAGER).force()
+    };
+    let patch = Patch::Apply(object.value());
+    match api.patch(object.name(), &parameters, &patch).await {
+        Err(kube::Error::Api(status)) if status.code == 422 => Ok(Some(fields(object, &status))),
+        // What else there may be against it is told where it is applied.
+        Ok(_) | Err(kube::Error::Api(_)) => Ok(None),
+        Err(error) => Err(call(format!("try to apply {}", object.title()), &error)),
+    }
+}
+
+/// An object and the fields that the API does not take.
+fn fields(object: &Object, status: &Status) -> String {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let fields: BTreeSet<_> = causes.map(|cause| cause.field.as_str()).collect();
+    let fields: Vec<_> = fields
+        .into_iter()
+        .filter(|field| !field.is_empty())
+        .collect();
+    if fields.is_empty() {
+        object.title()
+    } else {
+        format!("{} ({})", object.title(), fields.join(", "))
+    }
 }
 
 /// Applies an object, and gives it as it is then. A role or binding that nobody may write by rights without a wildcard is left, if it

@@ -13,8 +13,11 @@ use kube::{
 };
 use runs::calls::call;
 
-use super::{material, takeover};
-use crate::drift::Applied;
+use super::{
+    material,
+    takeover::{self, Known},
+};
+use crate::{drift::Applied, outline::Outline};
 
 /// An object by group, kind, namespace and name.
 pub(super) type Key = (String, String, String, String);
@@ -53,9 +56,19 @@ impl Found {
         format!("{kind} {namespace}/{name}")
     }
 
-    /// Who else keeps it.
-    pub(super) fn keeper(&self, provider: &Subject) -> Option<String> {
-        takeover::keeper(&self.meta.metadata, provider)
+    /// Who else keeps it, by what runs have noted as applied.
+    pub(super) fn keeper(&self, provider: &Subject, noted: Option<&Applied>) -> Option<String> {
+        let known = match noted {
+            None => Known::Nothing,
+            Some(noted) if self.is_in(noted) => Known::Applied,
+            Some(_) => Known::Others,
+        };
+        takeover::keeper(&self.meta.metadata, provider, known)
+    }
+
+    /// Whether it is noted.
+    pub(super) fn is_in(&self, noted: &Applied) -> bool {
+        noted.has(&self.resource, &self.meta.metadata)
     }
 
     /// Its metadata.
@@ -87,50 +100,100 @@ fn is_kept(resource: &ApiResource) -> bool {
     }
 }
 
-/// Everything that has the label of a provider and may be removed. Of a kind that may not be listed it is what was noted as applied; where
+/// Everything that has the label of a provider, whatever it is. Of a kind that may not be listed it is what was noted as applied; where
 /// that is not known, such a kind is a failure.
 pub(super) async fn find(
     there: &Client,
     manifest_label: &str,
     noted: Option<&Applied>,
 ) -> Result<Vec<Found>, Failure> {
-    let parameters = ListParams::default().labels(&format!("{}={manifest_label}", label::PROVIDER));
-    let discovery = material::discover(there).await?;
     let mut found = Vec::new();
-    for (resource, capabilities) in discovery
-        .groups()
-        .flat_map(kube::discovery::ApiGroup::recommended_resources)
-    {
-        let can = |verb| capabilities.supports_operation(verb);
-        if is_kept(&resource) || !can(verbs::LIST) || !can(verbs::DELETE) {
-            continue;
-        }
-        let api: Api<DynamicObject> = Api::all_with(there.clone(), &resource);
-        let listed = match (api.list_metadata(&parameters).await, noted) {
-            // It is served no more, whatever discovery says.
-            (Err(kube::Error::Api(status)), _) if matches!(status.code, 404 | 405) => continue,
-            (Err(kube::Error::Api(status)), Some(noted)) if status.code == 403 => {
-                let found = noted.one_by_one(there, &resource).await;
-                found.map(|found| labelled(found, manifest_label))
-            }
-            (listed, _) => listed.map(|listed| listed.items),
-        };
-        let listed =
-            listed.map_err(|error| call(format!("look for {}", resource.plural), &error))?;
-        // What has a controller goes with that.
-        let is_own = |meta: &PartialObjectMeta<DynamicObject>| {
-            !meta
-                .owner_references()
-                .iter()
-                .any(|owner| owner.controller == Some(true))
-        };
-        let own = listed.into_iter().filter(is_own);
-        found.extend(own.map(|meta| Found {
-            resource: resource.clone(),
-            meta,
-        }));
+    for resource in kinds(there).await? {
+        let listed = list(there, &resource, manifest_label, noted).await;
+        found.extend(listed.map_err(|error| call(looking(&resource), &error))?);
     }
     Ok(found)
+}
+
+/// What of it may be removed, and which kinds of others could not be looked at. Objects of the provider's own definitions are of people and
+/// their controllers, whatever labels they have. Of a kind that no release is known to have had there is nothing of the provider; where its API
+/// is broken, that keeps nobody from being upgraded or deleted.
+pub(super) async fn removable(
+    there: &Client,
+    manifest_label: &str,
+    noted: &Applied,
+    is_known: impl Fn(&str, &str) -> bool,
+) -> Result<(Vec<Found>, Vec<String>), Failure> {
+    let parameters = ListParams::default().labels(&format!("{}={manifest_label}", label::PROVIDER));
+    let own = Api::<Outline>::all(there.clone()).list(&parameters).await;
+    let own = own.map_err(|error| call("list the definitions of the provider", &error))?;
+    let is_own = |resource: &ApiResource| {
+        let mut own = own.iter().map(|one| &one.spec);
+        own.any(|own| own.group == resource.group && own.names.kind == resource.kind)
+    };
+    let (mut found, mut unseen) = (Vec::new(), Vec::new());
+    for resource in kinds(there).await?.iter().filter(|one| !is_own(one)) {
+        match list(there, resource, manifest_label, Some(noted)).await {
+            Ok(listed) => found.extend(listed),
+            Err(kube::Error::Api(status))
+                if status.code >= 500 && !is_known(&resource.group, &resource.kind) =>
+            {
+                let name = format!("{}.{}", resource.plural, resource.group);
+                unseen.push(format!("{name} (the API answers {})", status.code));
+            }
+            Err(error) => return Err(call(looking(resource), &error)),
+        }
+    }
+    Ok((found, unseen))
+}
+
+fn looking(resource: &ApiResource) -> String {
+    format!("look for {}", resource.plural)
+}
+
+/// The kinds whose objects are removed here.
+async fn kinds(there: &Client) -> Result<Vec<ApiResource>, Failure> {
+    let discovery = material::discover(there).await?;
+    let all = discovery
+        .groups()
+        .flat_map(kube::discovery::ApiGroup::recommended_resources);
+    let kinds = all.filter_map(|(resource, capabilities)| {
+        let can = |verb| capabilities.supports_operation(verb);
+        (!is_kept(&resource) && can(verbs::LIST) && can(verbs::DELETE)).then_some(resource)
+    });
+    Ok(kinds.collect())
+}
+
+/// What of a kind has the label of a provider.
+async fn list(
+    there: &Client,
+    resource: &ApiResource,
+    manifest_label: &str,
+    noted: Option<&Applied>,
+) -> Result<Vec<Found>, kube::Error> {
+    let parameters = ListParams::default().labels(&format!("{}={manifest_label}", label::PROVIDER));
+    let api: Api<DynamicObject> = Api::all_with(there.clone(), resource);
+    let listed = match (api.list_metadata(&parameters).await, noted) {
+        // It is served no more, whatever discovery says.
+        (Err(kube::Error::Api(status)), _) if matches!(status.code, 404 | 405) => Vec::new(),
+        (Err(kube::Error::Api(status)), Some(noted)) if status.code == 403 => {
+            labelled(noted.one_by_one(there, resource).await?, manifest_label)
+        }
+        (listed, _) => listed?.items,
+    };
+    // What has a controller goes with that.
+    let is_own = |meta: &PartialObjectMeta<DynamicObject>| {
+        !meta
+            .owner_references()
+            .iter()
+            .any(|owner| owner.controller == Some(true))
+    };
+    let own = listed.into_iter().filter(is_own);
+    let found = own.map(|meta| Found {
+        resource: resource.clone(),
+        meta,
+    });
+    Ok(found.collect())
 }
 
 /// Those that have the label of a provider.

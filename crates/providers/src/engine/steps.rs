@@ -9,8 +9,8 @@ use std::{
 use api::run::{Failure, Step};
 use clusterctl::{Object, rights::Rule};
 use k8s_openapi::api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec};
-use kube::{Api, Client, api::PostParams};
-use runs::calls::{Ended, Seen, boundary, call, config, tell, until};
+use kube::{Api, Client, api::PostParams, core::GroupVersionKind, discovery::Discovery};
+use runs::calls::{Ended, Seen, boundary, call, config, until};
 use tokio::time::{sleep, timeout};
 use workflow::{StepContext, StepOutcome};
 
@@ -22,7 +22,14 @@ use super::{
     prune, takeover,
 };
 use crate::{
-    action::Action, certificates, health, operation::Operation, outline::Outline, render, rights,
+    action::Action,
+    certificates,
+    drift::Applied,
+    health,
+    operation::Operation,
+    outline::Outline,
+    render, rights,
+    set::back::{self, Back},
 };
 
 /// How long between two looks at a definition.
@@ -79,18 +86,10 @@ impl Installer {
                 let mut wanted: BTreeSet<_> =
                     self.objects(&there).await?.iter().map(prune::key).collect();
                 wanted.extend(self.secrets(&there).await?);
-                let surplus = prune::surplus(self.found(&there).await?, &wanted);
-                self.remove(&there, surplus, step, context).await
+                self.prune(&there, &wanted, step, context).await
             }
             Action::ReleaseObjects => self.release(&there, step, context).await,
-            Action::DeleteObjects => {
-                let mut found = self.found(&there).await?;
-                // What somebody else installed, and no run has taken over, is not to go with a provider that came to nothing.
-                if !self.has_applied(&there).await? {
-                    found.retain(|found| takeover::is_ours(found.meta()));
-                }
-                self.remove(&there, found, step, context).await
-            }
+            Action::DeleteObjects => self.delete(&there, step, context).await,
             Action::RecordInventory => {
                 let effect = self.record(&there).await?;
                 self.note(&there).await?;
@@ -124,7 +123,9 @@ impl Installer {
             .filter(is_missing)
             .collect();
         if missing.is_empty() {
+            self.may_go_back(there, &objects).await?;
             self.allowed(there, &objects).await?;
+            self.may_change(there, &served, &objects).await?;
             let (right, otherwise) = self.foreseen(there, &served, &objects).await?;
             let outcome = done([("objects", objects.len()), ("unchanged", right)]);
             return Ok(telling(outcome, "to be taken over", &otherwise));
@@ -134,12 +135,84 @@ impl Installer {
         } else {
             "install what serves them, and retry the run"
         };
-        let missing: Vec<_> = missing.into_iter().collect();
+        let written = self.written().await?;
+        let (told, made): (Vec<_>, Vec<_>) = missing
+            .into_iter()
+            .partition(|group| written.contains(*group));
+        let made = (!made.is_empty()).then(|| format!("{} whose names variables make", made.len()));
+        let told = told.into_iter().map(str::to_owned).chain(made);
         let message = format!(
             "the manifests need API groups that the cluster does not serve: {}",
-            missing.join(", ")
+            told.collect::<Vec<_>>().join(", ")
         );
         Err(config("MissingGroups", message, remedy).into())
+    }
+
+    /// That no object loses a field by it that a newer version has brought, and none is stored in a version that nobody would know any more.
+    async fn may_go_back(&self, there: &Client, objects: &[Object]) -> Result<(), Failure> {
+        let Some(newer) = &self.inputs.goes_back_from else {
+            return Ok(());
+        };
+        let label = self.provider.manifest_label();
+        let Back::Closed(why) = back::look_at(there, &label, objects).await else {
+            return Ok(());
+        };
+        let message = format!(
+            "there is no way back to {} from {newer}, whose definitions are there: {why}",
+            self.inputs.version
+        );
+        Err(config(
+            "NoWayBack",
+            message,
+            "go on to a version that knows these, or change these objects, and retry the run",
+        ))
+    }
+
+    /// That the API takes each over the one that is there, before definitions are of another version: fields that it never changes, as the selector
+    /// of a Deployment, are a person's to mend. Bindings are made anew, but for those that a person applies.
+    async fn may_change(
+        &self,
+        there: &Client,
+        served: &Discovery,
+        objects: &[Object],
+    ) -> Result<(), Failure> {
+        let rights = rights::of(&self.provider.manifest_label(), objects, []);
+        let is_by_hand = |object: &Object| {
+            let mut by_hand = rights.by_hand.iter();
+            by_hand.any(|one| one.object.title() == object.title())
+        };
+        let mut resources = Resources::default();
+        let mut refused = Vec::new();
+        for object in objects.iter().filter(|one| is_built_in(one.group())) {
+            let kind = GroupVersionKind::gvk(object.group(), object.version(), object.kind());
+            if render::comes_first(object) || served.resolve_gvk(&kind).is_none() {
+                continue;
+            }
+            let api = resources.api(there, object).await?;
+            let before = api.get_metadata_opt(object.name()).await;
+            let before =
+                before.map_err(|error| call(format!("read {}", object.title()), &error))?;
+            if before.is_none() {
+                continue;
+            }
+            if objects::bound_otherwise(&api, object).await?.is_some() {
+                refused.extend(is_by_hand(object).then(|| format!("{} (roleRef)", object.title())));
+            } else {
+                refused.extend(objects::refused(&api, object).await?);
+            }
+        }
+        if refused.is_empty() {
+            return Ok(());
+        }
+        Err(config(
+            "Unchangeable",
+            format!(
+                "the API does not take what version {} has for what is there: {}",
+                self.inputs.version,
+                refused.join("; ")
+            ),
+            "delete these by hand at a time that suits, and retry the run at once, which makes them anew; or patch these fields back to what is there",
+        ))
     }
 
     /// That all of them may be written, before the first one is.
@@ -183,17 +256,14 @@ impl Installer {
         context: &mut StepContext,
         objects: Vec<Object>,
     ) -> Result<StepOutcome, Ended> {
+        self.begin_objects(there, &objects).await?;
         let mut resources = Resources::default();
         let released = self.released(there).await?;
         let (mut effects, mut taken) = (Vec::with_capacity(objects.len()), Vec::new());
         for (at, object) in objects.iter().enumerate() {
             boundary(step, context).await?;
-            tell(
-                step,
-                context,
-                &format!("{} of {}: {}", at + 1, objects.len(), object.title()),
-            )
-            .await?;
+            let what = format!("{} of {}: {}", at + 1, objects.len(), object.title());
+            self.tell(step, context, &what).await?;
             let api = resources.api(there, object).await?;
             self.held()?;
             let put = objects::apply(&api, object, released.get(&prune::key(object))).await?;
@@ -293,20 +363,82 @@ impl Installer {
         )
     }
 
-    /// Everything of the provider that may be removed.
-    async fn found(&self, there: &Client) -> Result<Vec<prune::Found>, Failure> {
-        let noted = self.noted(there).await?.unwrap_or_default();
-        prune::find(there, &self.provider.manifest_label(), Some(&noted)).await
+    /// Removes what is none of `wanted`.
+    async fn prune(
+        &self,
+        there: &Client,
+        wanted: &BTreeSet<prune::Key>,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Result<StepOutcome, Ended> {
+        let noted = self.noted(there).await?;
+        let (found, unseen) = self.found(there, noted.as_ref(), wanted).await?;
+        let surplus = prune::surplus(found, wanted);
+        let keeper =
+            |found: &prune::Found| found.keeper(&self.work.run.spec.subject, noted.as_ref());
+        self.remove(there, (surplus, unseen), keeper, step, context)
+            .await
+    }
+
+    /// Removes what runs of this object have applied, or those of one before it that have left a record. What somebody else installed, and no run
+    /// has taken over, is not to go with a provider that came to nothing, nor what is another provider's.
+    async fn delete(
+        &self,
+        there: &Client,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Result<StepOutcome, Ended> {
+        let noted = self.noted(there).await?;
+        let begun = if noted.is_none() {
+            self.begun(there).await?
+        } else {
+            Applied::default()
+        };
+        let sought = noted.as_ref().or(Some(&begun));
+        let (mut found, unseen) = self.found(there, sought, &BTreeSet::new()).await?;
+        if noted.is_none() {
+            found.retain(|found| takeover::is_ours(found.meta()));
+        }
+        let keeper = |found: &prune::Found| {
+            if noted.is_none() && !self.inputs.was_installed && !found.is_in(&begun) {
+                return Some("another installation".to_owned());
+            }
+            found.keeper(&self.work.run.spec.subject, noted.as_ref())
+        };
+        self.remove(there, (found, unseen), keeper, step, context)
+            .await
+    }
+
+    /// Everything of the provider that may be removed, and what could not be looked at.
+    async fn found(
+        &self,
+        there: &Client,
+        noted: Option<&Applied>,
+        wanted: &BTreeSet<prune::Key>,
+    ) -> Result<(Vec<prune::Found>, Vec<String>), Failure> {
+        let empty = Applied::default();
+        let known = noted.unwrap_or(&empty).kinds();
+        let of_release = wanted
+            .iter()
+            .map(|(group, kind, ..)| (group.clone(), kind.clone()));
+        let known: BTreeSet<_> = known.chain(of_release).collect();
+        let is_known = |group: &str, kind: &str| {
+            // Where nothing tells of the release before, it may have had any kind that Kubernetes itself has.
+            known.contains(&(group.to_owned(), kind.to_owned()))
+                || (noted.is_none() && is_built_in(group))
+        };
+        let label = self.provider.manifest_label();
+        prune::removable(there, &label, noted.unwrap_or(&empty), is_known).await
     }
 
     async fn remove(
         &self,
         there: &Client,
-        found: Vec<prune::Found>,
+        (found, unseen): (Vec<prune::Found>, Vec<String>),
+        keeper: impl Fn(&prune::Found) -> Option<String>,
         step: &Step,
         context: &mut StepContext,
     ) -> Result<StepOutcome, Ended> {
-        let keeper = |found: &prune::Found| found.keeper(&self.work.run.spec.subject);
         let (kept, surplus): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|found| keeper(found).is_some());
         for found in &surplus {
@@ -319,7 +451,13 @@ impl Installer {
             .filter_map(|found| Some(format!("{} of {}", found.title(), keeper(found)?)))
             .collect();
         let outcome = done([("removed", surplus.len()), ("kept", kept.len())]);
-        Ok(telling(outcome, "left to who keeps it", &kept))
+        let mut notices = kept;
+        notices.extend(
+            unseen
+                .into_iter()
+                .map(|kind| format!("{kind}, not looked at")),
+        );
+        Ok(telling(outcome, "left to who keeps it", &notices))
     }
 }
 
@@ -341,6 +479,11 @@ pub(super) fn telling(outcome: StepOutcome, what: &str, notices: &[String]) -> S
         }
         outcome => outcome,
     }
+}
+
+/// Whether a group is one of Kubernetes itself, or of those that call theirs so.
+fn is_built_in(group: &str) -> bool {
+    !group.contains('.') || group.ends_with(".k8s.io")
 }
 
 /// The group that a definition brings along.

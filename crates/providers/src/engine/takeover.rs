@@ -40,6 +40,8 @@ const INSTALLERS: [&str; 7] = [
     "kubectl-create",
     "before-first-apply",
 ];
+/// kubectl, where somebody applies server-side with it. Whatever has the label of a provider may be applied so, and need not be of its release.
+const KUBECTL: &str = "kubectl";
 /// So many fields of an object are named.
 const SHOWN: usize = 5;
 /// Helm does not apply server-side by default. What it has is told by this annotation.
@@ -151,6 +153,10 @@ async fn would_be(
         .await
     {
         Err(kube::Error::Api(status)) if status.code == 400 => Ok(None),
+        // It is made anew.
+        Err(kube::Error::Api(status)) if status.code == 422 && objects::is_binding(object) => {
+            Ok(None)
+        }
         Err(kube::Error::Api(status)) if status.code == 403 && objects::stands(object, live) => {
             Ok(Some(live.clone()))
         }
@@ -223,13 +229,33 @@ fn unite(all: &mut Value, more: &Value) {
     }
 }
 
+/// What runs have noted of an object that has the provider's label.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Known {
+    /// That it is of the release: it was applied, or left as it was, for it was right.
+    Applied,
+    /// All that is of the release, and this is not.
+    Others,
+    /// No run has come so far.
+    Nothing,
+}
+
 /// Who else keeps an object that has the provider's label, for people. None: it is the provider's, whoever installed that.
-pub(crate) fn keeper(meta: &ObjectMeta, provider: &Subject) -> Option<String> {
+pub(crate) fn keeper(meta: &ObjectMeta, provider: &Subject, known: Known) -> Option<String> {
     if is_ours(meta) {
-        None
-    } else {
-        keeper_beside(meta, provider)
+        return None;
     }
+    let applies = |entry: &&ManagedFieldsEntry| is_applied(entry) && is_of(entry, &[KUBECTL]);
+    keeper_beside(meta, provider).or_else(|| match known {
+        Known::Applied => None,
+        Known::Nothing => entries(meta)
+            .any(|one| applies(&one))
+            .then(|| KUBECTL.to_owned()),
+        Known::Others => {
+            let writer = entries(meta).last().and_then(|entry| entry.manager.clone());
+            Some(writer.unwrap_or_else(|| "somebody else".to_owned()))
+        }
+    })
 }
 
 /// The same of one that Windlass may have applied: what somebody else applies beside it is theirs too, and what goes with it for good does not

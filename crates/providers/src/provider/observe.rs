@@ -20,13 +20,14 @@ use k8s_openapi::{
 use kube::{Api, Client, Resource, ResourceExt, api::ApiResource};
 use runs::object;
 
-use super::{Context, Error, apply::told_until};
+use super::{Context, Error, apply::told_until, past};
 use crate::{
     attention::{Part, Who},
     check::{self, Finding, Other, Waiting, given},
     drift, fetch,
     health::{self, Health},
     inputs::{self, Additional, Variables},
+    lent,
     names::{REPAIR, TARGET},
     rights,
     source::{self, Held, Missing},
@@ -94,9 +95,16 @@ pub(super) async fn observe<K: Kind>(
     // What changes from now on may be missed by what follows.
     let mark = context.attention.mark(&key(provider));
     let (mut health, mut dependents, mut seen) = (None, Ok(Vec::new()), None);
-    if was_installed && let Ok(identity) = inputs::provider(K::TYPE, &provider.name_any()) {
+    // Where it is: an annotation that was changed since leads elsewhere.
+    let there = past::place(&runs);
+    let target = match &there {
+        Some(there) => there.target.as_deref(),
+        None => target_of(provider),
+    };
+    let may_be_there = was_installed || (is_going && !runs.is_empty());
+    if may_be_there && let Ok(identity) = inputs::provider(K::TYPE, &provider.name_any()) {
         let label = identity.manifest_label();
-        let there = target::client(client, &namespace, target_of(provider)).await;
+        let there = target::client(client, &namespace, target).await;
         let there = there.map_err(|error| controller::chain(&error));
         if let Ok(there) = &there
             && !is_going
@@ -105,15 +113,23 @@ pub(super) async fn observe<K: Kind>(
             seen = drift::look(there, &namespace, &label, now).await.ok();
         }
         let asks = (!is_going && is_at_rest(&runs)).then_some(&context.webhooks);
-        health = Some(match &there {
-            Ok(there) => stands(provider, there, &identity, asks).await,
-            Err(error) => Err(error.clone()),
-        });
+        if was_installed {
+            health = Some(match &there {
+                Ok(there) => stands(provider, there, &identity, asks).await,
+                Err(error) => Err(error.clone()),
+            });
+        }
         if is_going {
             context.webhooks.forget(&key(provider));
             context.attention.forget(&key(provider));
+            let place = target.map(|secret| (namespace.clone(), secret.to_owned()));
+            let is_its = was_installed || runs.iter().any(past::has_written);
             dependents = match &there {
-                Ok(there) => dependents_of(provider, &others, there, &identity).await,
+                // Nothing of it goes, so nobody loses anything.
+                Ok(there) if !is_its && !is_noted(there, &namespace, &label).await => {
+                    Ok(Vec::new())
+                }
+                Ok(there) => dependents_of::<K>(&others, &place, there, &identity).await,
                 Err(error) => Err(error.clone()),
             };
         }
@@ -123,7 +139,7 @@ pub(super) async fn observe<K: Kind>(
     let variables = variables(provider, client, &namespace).await?;
     let additional = additional(provider, client, &namespace).await?;
     let told_until = match &seen {
-        Some(seen) if context.runs_pods && target_of(provider).is_none() => {
+        Some(seen) if context.runs_pods && target.is_none() => {
             attend(provider, context, seen);
             let is_told = mark.is_some() && context.attention.mark(&key(provider)) == mark;
             is_told.then(|| told_until(seen.renewed_from, now))
@@ -308,10 +324,10 @@ async fn variables<K: Kind>(
         .get_metadata_opt(name)
         .await
         .map_err(|source| Error::Api("read the Secret with variables", source))?;
+    let found = found.filter(|found| lent::is_lent(&found.metadata, own));
+    let place = (namespace, name.as_str());
     Ok(match found {
-        None => Err(format!(
-            "Secret {namespace}/{name}, which spec.configSecret names, is not there; make it"
-        )),
+        None => Err(lent::missing("Secret", "spec.configSecret", place, own)),
         Some(found) => Ok(Some(Variables {
             namespace: namespace.to_owned(),
             name: name.clone(),
@@ -335,9 +351,13 @@ async fn additional<K: Kind>(
         .get_opt(name)
         .await
         .map_err(|source| Error::Api("read the ConfigMap with further manifests", source))?;
-    let text = found
-        .and_then(|map| map.data)
-        .and_then(|mut data| data.remove(MANIFESTS));
+    let found = found.filter(|found| lent::is_lent(&found.metadata, own));
+    let Some(found) = found else {
+        let place = (namespace, name.as_str());
+        let field = "spec.additionalManifests";
+        return Ok(Err(lent::missing("ConfigMap", field, place, own)));
+    };
+    let text = found.data.and_then(|mut data| data.remove(MANIFESTS));
     Ok(match text {
         None => Err(format!(
             "ConfigMap {namespace}/{name}, which spec.additionalManifests names, has no key {MANIFESTS}; make it"
@@ -350,15 +370,22 @@ async fn additional<K: Kind>(
     })
 }
 
+/// Whether an object of this name before this one has left what it applied, with the record of it: that goes with this one. Where it is not
+/// known it is asked who needs it.
+async fn is_noted(there: &Client, namespace: &str, label: &str) -> bool {
+    let noted = drift::noted(there, namespace, label).await;
+    !matches!(noted, Ok(None))
+}
+
 async fn dependents_of<K: Kind>(
-    provider: &Provider<K>,
     others: &[Other],
+    place: &target::Place,
     there: &Client,
     identity: &clusterctl::Provider,
 ) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
     if K::TYPE == api::provider::ProviderType::Core {
-        let same_cluster = |other: &&Other| other.place == target::place(provider);
+        let same_cluster = |other: &&Other| other.place == *place;
         let needs = |other: &&Other| other.provider != K::TYPE && !other.is_cert_manager();
         found.extend(
             others
@@ -383,6 +410,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::names::PROVIDER_NAMESPACES;
 
     async fn made<K>(client: &Client, object: serde_json::Value)
     where
@@ -419,8 +447,28 @@ mod tests {
         let missing = "Secret kube-system/values, which spec.configSecret names, is not there";
         assert!(said.clone().unwrap_err().starts_with(missing), "{said:?}");
 
-        made::<Secret>(&client, json!({"metadata": metadata("values")})).await;
-        let map = json!({"metadata": metadata("more"), "data": {"manifests": "# none"}});
+        let lent = |name: &str, to: &str| {
+            let mut metadata = metadata(name);
+            metadata["annotations"] = json!({PROVIDER_NAMESPACES: to});
+            metadata
+        };
+        made::<Secret>(&client, json!({"metadata": lent("values", "default")})).await;
+        made::<Secret>(&client, json!({"metadata": lent("crown", "another")})).await;
+        core.spec.config_secret.as_mut().unwrap().name = "crown".to_owned();
+        let said = variables(&core, &client, "default").await.unwrap();
+        let refused = said.unwrap_err();
+        assert!(
+            refused.contains("is not lent to providers of namespace default"),
+            "{refused}"
+        );
+        core.spec.config_secret.as_mut().unwrap().name = "values".to_owned();
+        let data = json!({"manifests": "# none"});
+        made::<ConfigMap>(&client, json!({"metadata": metadata("hers"), "data": data})).await;
+        core.spec.additional_manifests.as_mut().unwrap().name = "hers".to_owned();
+        let said = additional(&core, &client, "default").await.unwrap();
+        assert!(said.unwrap_err().contains("is not lent"));
+        core.spec.additional_manifests.as_mut().unwrap().name = "more".to_owned();
+        let map = json!({"metadata": lent("more", "default"), "data": data});
         made::<ConfigMap>(&client, map).await;
         let found = variables(&core, &client, "default").await.unwrap();
         assert_eq!(found.unwrap().unwrap().namespace, "kube-system");

@@ -9,7 +9,11 @@ use controller::Problem;
 use kube::{Resource, ResourceExt};
 use runs::{is_active, object, phase};
 
-use super::{Observed, observe::target_of};
+use super::{
+    Observed,
+    observe::target_of,
+    past::{self, is_installation},
+};
 use crate::{
     check::{Finding, Waiting, given},
     fetch,
@@ -71,7 +75,7 @@ pub fn plan<K: Kind>(
         return deletion(provider, observed, last);
     }
     let at_work = last.filter(|run| is_active(phase(run)));
-    let wanted = match wanted(provider, observed) {
+    let mut wanted = match wanted(provider, observed) {
         Ok(wanted) => wanted,
         // What is at work is of a wish that could be carried out, and leaves nothing half done.
         Err(decision) => {
@@ -80,7 +84,7 @@ pub fn plan<K: Kind>(
     };
     let map = wanted.to_map()?;
     let is_same = |run: &&Run| {
-        run.spec.plan.inputs == map
+        Inputs::wish(&run.spec.plan.inputs) == map
             && !Operation::is_last(&run.spec.operation)
             // One that gave way to another wish did not make this one true, though it was this one.
             && phase(run) != RunPhase::Superseded
@@ -100,6 +104,7 @@ pub fn plan<K: Kind>(
         .status
         .as_ref()
         .and_then(|status| given(status.installed_version.as_deref()));
+    wanted.goes_back_from = past::newer(&observed.runs, installed, &wanted.version);
     let operation = match Operation::towards(&wanted.version, installed) {
         // Another operator's status says so, and its work is left as it is where it is right.
         Operation::Reconfigure if !observed.runs.iter().any(is_installation) => Operation::Install,
@@ -125,11 +130,6 @@ pub fn plan<K: Kind>(
     })
 }
 
-/// Whether Windlass made a version the installed one by it.
-fn is_installation(run: &Run) -> bool {
-    phase(run) == RunPhase::Succeeded && !Operation::is_last(&run.spec.operation)
-}
-
 /// What others have written, for people.
 pub(super) fn drifted(observed: &Observed) -> String {
     let shown = observed.drifted.iter().take(SHOWN).cloned();
@@ -147,6 +147,7 @@ fn wanted<K: Kind>(provider: &Provider<K>, observed: &Observed) -> Result<Inputs
     if observed.is_nowhere {
         findings.push(nowhere(provider));
     }
+    findings.extend(moved(provider, observed));
     let waiting = match &observed.among {
         Ok(waiting) => *waiting,
         Err(among) => {
@@ -168,7 +169,11 @@ fn wanted<K: Kind>(provider: &Provider<K>, observed: &Observed) -> Result<Inputs
             (
                 Some(fetch),
                 Missing::Nothing { .. } | Missing::Version { .. } | Missing::Stale { .. },
-            ) => Decision::Fetch(Box::new(fetch.clone())),
+                // Who may not use a Secret has no release brought with what it holds.
+            ) => match &observed.variables {
+                Ok(_) => Decision::Fetch(Box::new(fetch.clone())),
+                Err(what) => missing(what),
+            },
             _ => missing(&error.to_string()),
         })?;
     if let Some(problem) = changed(provider, held).or_else(|| unsigned(provider, held)) {
@@ -187,6 +192,8 @@ fn wanted<K: Kind>(provider: &Provider<K>, observed: &Observed) -> Result<Inputs
         variables: variables.clone(),
         additional: additional.clone(),
         changes: Changes::of(&provider.spec),
+        goes_back_from: None,
+        was_installed: false,
     })
 }
 
@@ -237,6 +244,38 @@ fn nowhere<K: Kind>(provider: &Provider<K>) -> Finding {
     }
 }
 
+/// What runs have written is in one cluster, and the provider names another one by now: what is in the first would be left there, at work,
+/// with nobody who sees to it.
+fn moved<K: Kind>(provider: &Provider<K>, observed: &Observed) -> Option<Finding> {
+    let (there, wanted) = (past::place(&observed.runs)?.target, target_of(provider));
+    if there.as_deref() == wanted {
+        return None;
+    }
+    let (place, back) = match &there {
+        Some(secret) => (
+            format!("the cluster of Secret {secret}"),
+            format!("write {secret} again"),
+        ),
+        None => (
+            "the cluster that has its object".to_owned(),
+            "remove the annotation again".to_owned(),
+        ),
+    };
+    let place = api::text::plain(&place, 300);
+    Some(Finding {
+        reason: Reason::InvalidSpec,
+        problem: Problem::new(
+            format!("{} metadata.annotations[{TARGET}]", K::TYPE),
+            api::text::plain(wanted.unwrap_or_default(), 256),
+            format!("what is installed of the provider is in {place}, and would be left there"),
+            format!(
+                "{}; or delete the provider, and make it anew with this annotation",
+                api::text::plain(&back, 300)
+            ),
+        ),
+    })
+}
+
 fn deletion<K: Kind>(
     provider: &Provider<K>,
     observed: &Observed,
@@ -264,9 +303,9 @@ fn deletion<K: Kind>(
         .as_ref()
         .filter(|status| given(status.installed_version.as_deref()).is_some());
     if operation == Operation::Release {
-        return release(provider, observed, last);
+        return release(provider, observed);
     }
-    let Some(run) = last else {
+    let Some(run) = past::undone(&observed.runs) else {
         // What another operator installed is that one's to delete, and without a run nothing of it is known to be ours.
         return Ok(match installed {
             None => Decision::Forget,
@@ -291,7 +330,10 @@ fn deletion<K: Kind>(
         Ok(_) => {}
     }
     let inputs = match Inputs::from_map(&run.spec.plan.inputs) {
-        Ok(inputs) => inputs.bare(),
+        Ok(inputs) => Inputs {
+            was_installed: observed.runs.iter().any(is_installation),
+            ..inputs.bare()
+        },
         Err(error) => return Ok(unreadable(&error)),
     };
     let new = new(
@@ -316,8 +358,8 @@ pub(super) fn keeps<K: Kind>(provider: &Provider<K>) -> bool {
 fn release<K: Kind>(
     provider: &Provider<K>,
     observed: &Observed,
-    last: Option<&Run>,
 ) -> Result<Decision, serde_json::Error> {
+    let last = past::undone(&observed.runs);
     let status = provider.status.clone().unwrap_or_default();
     let inputs = match (last, status.installed_version) {
         (Some(run), _) => match Inputs::from_map(&run.spec.plan.inputs) {
@@ -333,6 +375,8 @@ fn release<K: Kind>(
             variables: None,
             additional: None,
             changes: Changes::default(),
+            goes_back_from: None,
+            was_installed: false,
         },
         (None, None) => return Ok(Decision::Forget),
     };

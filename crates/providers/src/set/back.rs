@@ -85,6 +85,12 @@ pub(super) async fn look(own: &Client, stand: &Stand, from: &str) -> Back {
         Ok(there) => there,
         Err(error) => return closed(controller::chain(&error)),
     };
+    look_at(&there, &label, &old).await
+}
+
+/// Looks whether these may be applied again where definitions of a newer version of a provider are.
+pub(crate) async fn look_at(there: &Client, label: &str, old: &[Object]) -> Back {
+    let closed = |why: String| Back::Closed(why);
     let selector = format!("{}={label}", label::PROVIDER);
     let found = Api::<CustomResourceDefinition>::all(there.clone())
         .list(&ListParams::default().labels(&selector))
@@ -93,12 +99,12 @@ pub(super) async fn look(own: &Client, stand: &Stand, from: &str) -> Back {
         Ok(found) => found.items,
         Err(error) => return closed(controller::chain(&error)),
     };
-    let unknown = unknown(&found, &old);
+    let unknown = unknown(&found, old);
     if !unknown.is_empty() {
         return closed(format!("{}; it could not read these", unknown.join("; ")));
     }
     for definition in &found {
-        match holds(&there, definition, &old).await {
+        match holds(there, definition, old).await {
             Ok(None) => {}
             Ok(Some(held)) => {
                 return closed(format!("{held}, which it does not have and would lose"));

@@ -45,7 +45,7 @@ pub(crate) async fn delete(global: &Global, options: &DeleteProvider) -> anyhow:
     // Before the provider goes too: nothing is deleted of what leaves its definitions to somebody else.
     nowhere_else(&stands, &provider, stand)?;
     match stand {
-        Some(_) => nothing_stays(&there, &provider).await?,
+        Some(stand) => nothing_stays(&there, &provider, &stand.namespace).await?,
         None => nothing_runs(&there, &provider).await?,
     }
     let found = definitions::of(&there, &provider).await;
@@ -197,8 +197,12 @@ fn nowhere_else(
 }
 
 /// That nothing of it is at work when the provider has gone: what somebody else keeps needs the definitions.
-async fn nothing_stays(there: &Client, provider: &Provider) -> anyhow::Result<()> {
-    let left = definitions::workloads_left(there, provider).await;
+async fn nothing_stays(
+    there: &Client,
+    provider: &Provider,
+    namespace: &str,
+) -> anyhow::Result<()> {
+    let left = definitions::workloads_left(there, provider, namespace).await;
     let left = answered(left, "see what is at work without it")?;
     ensure!(
         left.is_empty(),

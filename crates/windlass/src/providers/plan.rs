@@ -11,6 +11,7 @@ use clusterctl::{
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client};
 use providers::{
+    lent,
     names::RELEASE_SERIES,
     stand::{Stand, releases},
     target,
@@ -112,6 +113,16 @@ pub(super) async fn show(client: &Client, planned: &Planned) -> anyhow::Result<V
             "{} is not installed yet, and no part of the plan",
             stand.title()
         );
+    }
+    for stand in stands {
+        let not_lent = lent::not_lent(client, &stand.spec, &stand.namespace).await;
+        // Who plans need not have the right to look there.
+        let lines = not_lent.unwrap_or_else(|error| {
+            vec![format!("whether what it is made of is lent to it cannot be seen: {error}")]
+        });
+        for line in lines {
+            say!("!  {}: {}", stand.title(), terminal::text(&line));
+        }
     }
     let mut losing = Vec::new();
     for plan in &planned.plans {

@@ -183,16 +183,47 @@ fn what_somebody_else_keeps_is_not_the_providers() {
     ];
     for (name, mut meta, expected) in cases {
         let read = |meta: &Value| serde_json::from_value::<ObjectMeta>(meta.clone()).unwrap();
-        let found = keeper(&read(&meta), &provider);
-        assert_eq!(found.as_deref(), expected, "{name}");
+        for known in [Known::Nothing, Known::Applied] {
+            let found = keeper(&read(&meta), &provider, known);
+            assert_eq!(found.as_deref(), expected, "{name}");
+        }
         // Beside Windlass each is who it is.
         let own = managed(COMPONENTS_MANAGER, APPLY)["managedFields"][0].clone();
         match meta["managedFields"].as_array_mut() {
             Some(entries) => entries.insert(0, own),
             None => meta["managedFields"] = json!([own]),
         }
-        assert_eq!(keeper(&read(&meta), &provider), None, "{name}");
+        assert_eq!(
+            keeper(&read(&meta), &provider, Known::Others),
+            None,
+            "{name}"
+        );
         let found = keeper_beside(&read(&meta), &provider);
         assert_eq!(found.as_deref(), expected, "{name}");
     }
+}
+
+#[test]
+fn what_kubectl_applied_is_the_providers_where_a_run_has_noted_it() {
+    let provider = Subject::default();
+    let written = |manager: &str, operation: &str| -> ObjectMeta {
+        let entry = json!({
+            "manager": manager, "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {}},
+        });
+        serde_json::from_value(json!({"managedFields": [entry]})).unwrap()
+    };
+    let kubectl = Some("kubectl".to_owned());
+    let applied = written("kubectl", APPLY);
+    assert_eq!(keeper(&applied, &provider, Known::Nothing), kubectl);
+    assert_eq!(keeper(&applied, &provider, Known::Others), kubectl);
+    assert_eq!(keeper(&applied, &provider, Known::Applied), None);
+    // Where all that is of the release is noted, nothing else is of it, whoever wrote it.
+    let made = written("clusterctl", "Update");
+    assert_eq!(keeper(&made, &provider, Known::Nothing), None);
+    assert_eq!(
+        keeper(&made, &provider, Known::Others),
+        Some("clusterctl".to_owned())
+    );
+    let ours = written(COMPONENTS_MANAGER, APPLY);
+    assert_eq!(keeper(&ours, &provider, Known::Others), None);
 }
