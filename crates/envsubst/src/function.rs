@@ -52,9 +52,9 @@ impl Function {
     pub(crate) fn most(self, value: &str, arguments: &[String]) -> usize {
         let length = |at: usize| arguments.get(at).map_or(0, String::len);
         match self {
-            Self::Default if value.is_empty() => {
-                arguments.iter().fold(0, |all, one| all.saturating_add(one.len()))
-            }
+            Self::Default if value.is_empty() => arguments
+                .iter()
+                .fold(0, |all, one| all.saturating_add(one.len())),
             Self::Length => DIGITS,
             // A letter of another case has up to three times as many bytes.
             Self::UpperFirst | Self::Upper | Self::LowerFirst | Self::Lower => {
@@ -68,9 +68,7 @@ impl Function {
                 let first = arguments.first().map_or("", String::as_str);
                 // Nothing is found before each letter and at the end.
                 let found = value.matches(first).count();
-                found
-                    .saturating_mul(length(1))
-                    .saturating_add(value.len())
+                found.saturating_mul(length(1)).saturating_add(value.len())
             }
         }
     }

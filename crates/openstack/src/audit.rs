@@ -295,7 +295,7 @@ mod tests {
             let wanted = object.wanted().unwrap();
             let inputs = serde_json::from_value(Value::Object(wanted.inputs)).unwrap();
             let place = (name.as_str(), "cloud");
-            let expected = of_service(place, (&inputs, &definition), &wanted.install);
+            let expected = of_service(place, (&inputs, definition), &wanted.install);
             for step in &wanted.install {
                 let reads = matches!(
                     Action::of(step),

@@ -87,9 +87,9 @@ pub fn has_files(service: &OpenStackService, name: &str) -> bool {
 
 /// The definition with the steps of all these components, in their order, where it has those of the API.
 #[must_use]
-pub fn with_steps(mut definition: Definition, components: &[Made]) -> Definition {
-    let steps = std::mem::take(&mut definition.steps);
-    for step in steps {
+pub fn with_steps(definition: &Definition, components: &[Made]) -> Definition {
+    let mut definition = definition.clone();
+    for step in std::mem::take(&mut definition.steps) {
         match &step.does {
             Action::CheckConfig => {
                 definition.steps.push(step);
@@ -390,7 +390,7 @@ mod tests {
         let steps = wanted.steps(Operation::Install);
         let step = steps.iter().find(|found| found.id == step).unwrap();
         let definition = definition::find("glance").unwrap();
-        match subject.of_service(&inputs(wanted), &definition, step) {
+        match subject.of_service(&inputs(wanted), definition, step) {
             Some(MadeBy::Release(release)) => release,
             made => panic!("{made:?}"),
         }
@@ -436,7 +436,7 @@ mod tests {
         }
         let place = ("one-glance", "cloud");
         let definition = definition::find("glance").unwrap();
-        let writes = audit::of_service(place, (&inputs, &definition), &wanted.install);
+        let writes = audit::of_service(place, (&inputs, definition), &wanted.install);
         let of = |step: &str| {
             let of_step = writes.iter().filter(|write| write.step == step);
             of_step.map(|write| write.what.clone()).collect::<Vec<_>>()
@@ -535,14 +535,14 @@ mod tests {
 
     #[test]
     fn components_start_in_the_order_in_which_they_wait() {
-        let mut definition = definition::find("glance").unwrap();
+        let mut definition = definition::find("glance").unwrap().clone();
         // As it would be with a component that the API waits for.
         let mut before = definition.components["scrubber"].clone();
         before.after.clear();
         definition.components.insert("before".to_owned(), before);
         let of = |definition: &Definition, components: Value| {
             let made = of(&glance(&components), definition).unwrap();
-            let steps = with_steps(definition.clone(), &made).steps.into_iter();
+            let steps = with_steps(definition, &made).steps.into_iter();
             let ids = steps.map(|step| step.id);
             ids.filter(|id| id.ends_with("/deploy")).collect::<Vec<_>>()
         };

@@ -140,13 +140,11 @@ impl Merged {
         let mut current = None;
         for line in lines {
             match line {
-                Line::Section(name) => {
-                    current = Some(name);
-                    read.section(current.as_deref());
-                }
+                Line::Section(name) => current = Some(read.place(Some(&name))),
                 Line::Setting { key, value, line } => {
                     let shown = value.join("\n");
-                    let section = read.section(current.as_deref());
+                    let at = *current.get_or_insert_with(|| read.place(None));
+                    let section = &mut read.sections[at];
                     // In one source a key may stand several times, and each counts.
                     match section.setting(&key) {
                         Some(setting) => {
@@ -171,20 +169,21 @@ impl Merged {
         Ok(read)
     }
 
-    fn section(&mut self, name: Option<&str>) -> &mut Section {
+    /// Where a section stands, which begins there if there is none.
+    fn place(&mut self, name: Option<&str>) -> usize {
         let name = name.map(str::to_owned);
-        let at = *self.places.entry(name.clone()).or_insert_with(|| {
+        *self.places.entry(name.clone()).or_insert_with(|| {
             self.sections.push(Section {
                 name,
                 ..Section::default()
             });
             self.sections.len() - 1
-        });
-        &mut self.sections[at]
+        })
     }
 
     fn take(&mut self, section: Section) {
-        let known = self.section(section.name.as_deref());
+        let at = self.place(section.name.as_deref());
+        let known = &mut self.sections[at];
         for later in section.settings {
             match known.setting(&later.key) {
                 Some(setting) => {
@@ -280,8 +279,10 @@ mod tests {
     #[test]
     fn what_is_no_such_file_is_named_by_source_and_line() {
         let long = format!("[a]\n{} = b\n c\n", "k".repeat(256));
+        let section = format!("[a]\n\n[{}]\n", "s".repeat(256));
         for (text, line) in [
             (long.as_str(), 2),
+            (section.as_str(), 3),
             ("[a]\nb", 2),
             ("[a", 1),
             ("[]", 1),

@@ -1,7 +1,7 @@
 //! What a service is: data, one file a service. A further service needs a file here and no code, as long as its steps do what the
 //! steps of others do.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde::Deserialize;
 
@@ -233,11 +233,17 @@ pub struct Teardown {
     pub takes_data: bool,
 }
 
-/// The service of that name.
-pub fn find(name: &str) -> Option<Definition> {
-    // They are read by a test: one that cannot be read is in no release.
-    serde_saphyr::from_str(text(name)?).ok()
+/// The service of that name. Each file is read once: a pass over an object asks for its service several times.
+pub fn find(name: &str) -> Option<&'static Definition> {
+    READ.get(name)
 }
+
+/// They are read by a test: one that cannot be read is in no release.
+static READ: LazyLock<BTreeMap<&'static str, Definition>> = LazyLock::new(|| {
+    let files = FILES.iter();
+    let read = files.filter_map(|(name, text)| Some((*name, serde_saphyr::from_str(text).ok()?)));
+    read.collect()
+});
 
 /// The file of the service of that name.
 pub fn text(name: &str) -> Option<&'static str> {
@@ -312,6 +318,8 @@ mod tests {
         for (name, text) in FILES {
             let definition: Definition = serde_saphyr::from_str(text).unwrap();
             assert_eq!(definition.name, *name);
+            let revisions = definition.schema.revisions.split_once('/');
+            assert_eq!(revisions.map(|(package, _)| package), Some(*name));
             let api = &definition.components[API];
             assert_eq!((api.replicas, api.most), (1, None), "{name}");
             // Pods work on what is removed after them.

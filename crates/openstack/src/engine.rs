@@ -81,6 +81,7 @@ impl runs::Engine for Engine {
         } else if subject.is_a::<OpenStackService>() {
             let inputs: service::Inputs = read(work)?;
             let definition = definition::find(&inputs.service)
+                .cloned()
                 .ok_or_else(|| format!("no service is called {}", inputs.service))?;
             Of::Service(Box::new((inputs, definition)))
         } else if subject.is_a::<IdentitySeed>() {
@@ -250,7 +251,7 @@ impl Worker {
             Action::Declare(named) => self.declare(inputs, &named.service).await,
             Action::AwaitService(named) => self.await_service(&named.service, step, context).await,
             Action::AwaitUpdated(named) => self.await_updated(&named.service, step, context).await,
-            Action::RemoveServices => self.remove_services(step, context).await,
+            Action::RemoveServices => self.remove_services(inputs, step, context).await,
             _ => self.act_on_backups(inputs, action, step, context).await,
         }
     }

@@ -17,7 +17,6 @@ use api::{
 };
 use kube::{Client, ResourceExt};
 use runs::calls::transient;
-use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::{
@@ -26,7 +25,7 @@ use crate::{
     engine::{database_said, site::Site},
     names,
     service::Inputs,
-    sql,
+    sql, wish,
 };
 
 /// The condition of a service that says whether it answers.
@@ -191,6 +190,18 @@ impl Probes {
         down
     }
 
+    /// Takes it that a service has answered a moment ago.
+    #[cfg(test)]
+    pub(crate) fn answers(&self, uid: String, by: &Run) {
+        let now = Known {
+            made_by: by.uid(),
+            asked: Instant::now(),
+            down: None,
+            is_persons: false,
+        };
+        self.known().insert(uid, now);
+    }
+
     /// A pass that panicked left whole entries.
     fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -199,15 +210,14 @@ impl Probes {
 
 /// Asks what a run has made, by what that run worked from: what is wished for since may be elsewhere.
 async fn probe(site: &Site, name: &str, by: &Run) -> Result<(), (Part, Failure)> {
-    let inputs = Value::Object(by.spec.plan.inputs.clone());
-    let inputs: Inputs = serde_json::from_value(inputs).map_err(|_| unknown(by))?;
+    let inputs: Inputs = wish::read(&by.spec.plan.inputs).ok_or_else(|| unknown(by))?;
     let definition = definition::find(&inputs.service).ok_or_else(|| unknown(by))?;
-    within(Part::Database, database(site, name, &inputs, &definition)).await?;
+    within(Part::Database, database(site, name, &inputs, definition)).await?;
     // The last question of its steps is the one that needs most of it.
     for step in definition.steps.iter().rev() {
         match (&step.does, &inputs.identity) {
             (Action::IssueToken, _) => {
-                return within(Part::Keystone, site.issue_token(name, &definition))
+                return within(Part::Keystone, site.issue_token(name, definition))
                     .await
                     .map(drop);
             }

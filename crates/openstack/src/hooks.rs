@@ -814,7 +814,7 @@ mod tests {
                     step.does,
                     Action::Job(_) | Action::IssueToken | Action::Ask(_)
                 );
-                let resolved = resolved(&service, &definition);
+                let resolved = resolved(&service, definition);
                 assert_eq!(resolved.is_ok(), may, "{name} {}", step.id);
             }
         }

@@ -117,7 +117,7 @@ mod tests {
     fn of(command: &[&str]) -> Told {
         let keystone = definition::find("keystone").unwrap();
         let command: Vec<_> = command.iter().map(|word| (*word).to_owned()).collect();
-        told(&keystone, ["keystone.conf".to_owned()].iter(), &command)
+        told(keystone, ["keystone.conf".to_owned()].iter(), &command)
     }
 
     #[test]

@@ -22,6 +22,7 @@
 pub mod action;
 pub mod audit;
 pub mod backup;
+mod bounds;
 pub mod charts;
 pub mod cloud;
 pub mod components;

@@ -115,10 +115,10 @@ impl Subject {
     ) -> Option<Made> {
         Some(match Action::of(step)? {
             Action::ApplyConfig => Made::ConfigMaps(self.config_maps(inputs)),
-            Action::CheckConfig => Made::Release(self.check(inputs, definition, &step.id)),
+            Action::CheckConfig => Made::Release(self.check(inputs, definition, &[], &step.id)),
             Action::CheckComponent(of) => {
                 let inputs = inputs.of_component(&of.component);
-                Made::Release(self.check(&inputs, definition, &step.id))
+                Made::Release(self.check(&inputs, definition, &[], &step.id))
             }
             Action::Job(job) => Made::Release(self.job(inputs, definition, &job, &step.id)),
             Action::Hook(hook) => Made::Release(self.hook(inputs, definition, &hook, &step.id)),
@@ -165,8 +165,15 @@ impl Subject {
         self.once(values, step, JOB_SECONDS)
     }
 
-    /// The image's own look at the files. There may be no Secret yet, and of what is not there nothing is told.
-    pub fn check(&self, inputs: &Inputs, definition: &Definition, step: &str) -> Release {
+    /// The image's own look at the files, and at tables that are at these revisions. There may be no Secret yet, and of what is not there
+    /// nothing is told.
+    pub fn check(
+        &self,
+        inputs: &Inputs,
+        definition: &Definition,
+        tables: &[String],
+        step: &str,
+    ) -> Release {
         let directory = &definition.config_directory;
         let schema = &definition.schema;
         let is_merged = |name: &&String| definition.config.contains_key(*name);
@@ -179,7 +186,7 @@ impl Subject {
             .map(String::as_str)
             .filter(is_policy)
             .collect();
-        let command = schema.command(directory, &merged, &policies, &inputs.schema);
+        let command = schema.command(directory, &merged, &policies, tables, &inputs.schema);
         let mut values = self.pod(inputs, definition, &command);
         if let Some(environment) = values["environment"].as_object_mut() {
             environment.retain(|_, value| value.is_string());
@@ -521,7 +528,7 @@ mod tests {
         let inputs = serde_json::from_value(Value::Object(wanted.inputs)).unwrap();
         let definition = definition::find("keystone").unwrap();
         let step = steps.iter().find(|found| found.id == step).unwrap();
-        match subject.of_service(&inputs, &definition, step) {
+        match subject.of_service(&inputs, definition, step) {
             Some(Made::Release(release)) => release,
             made => panic!("{made:?}"),
         }
@@ -686,9 +693,9 @@ mod tests {
         for name in definition::names() {
             let definition = definition::find(name).unwrap();
             for secret in &definition.secrets {
-                assert_eq!(secret_keys(&definition, &secret.name).len(), 2, "{name}");
+                assert_eq!(secret_keys(definition, &secret.name).len(), 2, "{name}");
             }
-            assert_eq!(secret_keys(&definition, "database").len(), 3);
+            assert_eq!(secret_keys(definition, "database").len(), 3);
         }
         let release = hook(&json!({"command": ["a"]}), "keystone:1");
         let secrets: Vec<_> = release.secrets().into_iter().collect();

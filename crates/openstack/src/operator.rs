@@ -13,7 +13,7 @@ use runs::{operator::Place, subject::OfGroup};
 use crate::{
     health::Probes,
     seed::look::Looks,
-    subject::{self, Context, Layer},
+    subject::{self, Context, Layer, Meanings},
 };
 
 /// Has the manager work on clouds, services, seeds and their runs. Runners go on without it.
@@ -35,6 +35,7 @@ fn of_kind<K: Layer>(manager: &mut Manager) {
         services: services.store(),
         runs: runs.store(),
         events: Events::new(client, "openstack"),
+        meanings: Meanings::default(),
         probes: Probes::default(),
         looks: Looks::default(),
     });

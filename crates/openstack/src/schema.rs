@@ -1,9 +1,12 @@
 //! Whether the image of a service knows what its configuration files say: oslo.config ignores a key that nobody reads, so a slip in one
-//! is seen by nobody. Pure.
+//! is seen by nobody. And whether it knows what its tables are: who has others does not find out before it changes them. Pure.
 //!
 //! The release's own schema is asked, in the image that is about to be rolled out: which options there are is known by the code of the
 //! service and of the libraries that it brings, and by no list that could be kept here. What the image prints is judged here.
 //! oslo.config's validator looks at names and at no values, and knows too little of `keystone_authtoken` to refuse anything there.
+//!
+//! What tables are is said by the revisions that alembic keeps in them. An image has the one that it brings tables to and all before, so
+//! that one which it has not is of a later release.
 
 use std::collections::BTreeMap;
 
@@ -23,6 +26,8 @@ pub struct Schema {
     pub namespaces: Vec<String>,
     /// The namespace of oslo.policy's rules.
     pub policies: String,
+    /// Where its Python packages have the revisions of its tables.
+    pub revisions: String,
     /// Sections of the service with keys of another one, which the schema has.
     #[serde(default)]
     pub sections: BTreeMap<String, String>,
@@ -53,15 +58,19 @@ impl Leave {
 }
 
 impl Schema {
-    /// The command that looks at these files, and at these of oslo.policy, in this directory of a container of the service.
+    /// The command that looks at these files, and at these of oslo.policy, in this directory of a container of the service, and whether the
+    /// image knows the tables at these revisions.
     pub fn command(
         &self,
         directory: &str,
         files: &BTreeMap<String, String>,
         policies: &[&str],
+        tables: &[String],
         leave: &Leave,
     ) -> Vec<String> {
         let asked = json!({
+            "tables": tables,
+            "revisions": self.revisions,
             "directory": directory,
             "files": files.keys().collect::<Vec<_>>(),
             "namespaces": self.namespaces,
@@ -129,6 +138,8 @@ enum Said {
     BadRule(OfRule),
     /// It knows the rule by a name that will go.
     OldRule(OfRule),
+    /// It has no such revisions of the tables.
+    Later(Vec<String>),
     /// It cannot tell, and why.
     Unavailable(String),
 }
@@ -175,10 +186,33 @@ pub fn told(log: &str) -> Option<String> {
         Said::Deprecated(found) => Some(format!("{found} is deprecated")),
         Said::OldRule(OfRule { file, rule, .. }) => Some(format!("{file} {rule} is deprecated")),
         Said::Unavailable(why) => Some(format!("the image could not check the files: {why}")),
-        Said::Refused(_) | Said::Unreadable(_) | Said::NoRule(_) | Said::BadRule(_) => None,
+        Said::Refused(_)
+        | Said::Unreadable(_)
+        | Said::NoRule(_)
+        | Said::BadRule(_)
+        | Said::Later(_) => None,
     });
     let words: Vec<_> = words.collect();
     (!words.is_empty()).then(|| api::text::lines(&words.join("; "), 1000))
+}
+
+/// Why an image was not let to tables. None: it does not say, or it knows them.
+pub fn later(log: &str, image: &str, database: &str) -> Option<Failure> {
+    let unknown = read(log).into_iter().find_map(|said| match said {
+        Said::Later(unknown) => Some(unknown.join(", ")),
+        _ => None,
+    });
+    Some(config(
+        "TablesNewer",
+        api::text::lines(
+            &format!(
+                "spec.image is {image}: the tables of database {database} are at {}, which it does not know, so a later release has changed them, or another program; tables do not go back",
+                unknown?
+            ),
+            1000,
+        ),
+        "name an image of the release that changed them, or of a later one, in spec.image (in an OpenStack, in image of the service), or take another database server; no table and no pod was touched",
+    ))
 }
 
 /// Why files were not let through. None: it does not say.
@@ -319,10 +353,34 @@ mod tests {
     }
 
     #[test]
+    fn tables_of_a_later_release_are_told_with_the_image_that_has_not_made_them() {
+        let log = "{\"Later\": [\"2027_1_expand01\"]}\n";
+        let failure = later(log, "glance:33", "glance").unwrap();
+        assert_eq!(failure.class, FailureClass::Config);
+        for part in [
+            "spec.image is glance:33",
+            "database glance",
+            "at 2027_1_expand01",
+            "do not go back",
+        ] {
+            assert!(failure.message.contains(part), "{failure:?}");
+        }
+        assert!(
+            failure
+                .remedy
+                .unwrap()
+                .contains("of the release that changed them")
+        );
+        assert!(refusal(log).is_none() && told(log).is_none());
+        assert!(later("{\"Unavailable\": \"a\"}\n", "k", "k").is_none());
+    }
+
+    #[test]
     fn sections_that_people_name_are_like_those_that_the_schema_has() {
         let schema = Schema {
             namespaces: vec!["glance.api".to_owned()],
             policies: "glance".to_owned(),
+            revisions: "glance/db".to_owned(),
             sections: BTreeMap::from([("staging".to_owned(), "file".to_owned())]),
             named: Some("DEFAULT.enabled_backends".to_owned()),
         };
@@ -341,7 +399,7 @@ mod tests {
             proceed: true,
             ..Leave::default()
         };
-        let last = |leave| schema.command("/etc", &files, &[], leave).pop();
+        let last = |leave| schema.command("/etc", &files, &[], &[], leave).pop();
         assert_eq!(last(&proceed).as_deref(), Some("0"));
         assert_eq!(last(&Leave::default()).as_deref(), Some("69"));
     }

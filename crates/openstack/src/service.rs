@@ -17,6 +17,7 @@ use serde_json::Map;
 
 use crate::{
     action::{Action, Job, in_order},
+    bounds::WHOLE,
     components::{self, Made},
     config::{Merged, Source, template, tree},
     definition::{self, API, Definition, Whole},
@@ -27,6 +28,9 @@ use crate::{
     schema::Leave,
     wish::{self, Wanted, Wish, map, unwritable},
 };
+
+#[cfg(test)]
+mod further;
 
 /// What the steps of a service read.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -153,10 +157,10 @@ impl Wish for OpenStackService {
         let Some(definition) = definition::find(&self.spec.service) else {
             return Vec::new();
         };
-        let files = files(self, &definition, API);
+        let files = files(self, definition, API);
         files.map_or_else(
             |_| Vec::new(),
-            |files| schedule::of_service(self, &definition, &files).unwrap_or_default(),
+            |files| schedule::of_service(self, definition, &files).unwrap_or_default(),
         )
     }
 
@@ -171,87 +175,7 @@ impl Wish for OpenStackService {
                 "name one of them",
             )]);
         };
-        let mut problems = unfit(self, &definition);
-        let mut components = components::of(self, &definition).unwrap_or_else(|of_components| {
-            problems.extend(of_components);
-            Vec::new()
-        });
-        let files = match files(self, &definition, API) {
-            Ok(files) => {
-                let of_schedules = schedule::of_service(self, &definition, &files).err();
-                problems.extend(of_schedules.into_iter().flatten());
-                files
-            }
-            Err(of_files) => {
-                problems.extend(of_files);
-                BTreeMap::new()
-            }
-        };
-        let whole = whole(self, &definition, API).unwrap_or_else(|of_files| {
-            problems.extend(of_files);
-            BTreeMap::new()
-        });
-        // What is wrong with what is said for all components was found by now.
-        if problems.is_empty() {
-            let own = components::with_files(&mut components, self, &definition);
-            problems.extend(own.err().into_iter().flatten());
-        }
-        let definition = components::with_steps(definition, &components);
-        let hooks = hooks::resolved(self, &definition).unwrap_or_else(|of_hooks| {
-            problems.extend(of_hooks);
-            Vec::new()
-        });
-        if !problems.is_empty() {
-            return Err(problems);
-        }
-        let schema = leave(self, &files);
-        let files = rendered(files, whole);
-        if components.len() < 2 {
-            components.clear();
-        }
-        let name = self.name_any();
-        let inputs = Inputs {
-            service: spec.service.clone(),
-            release: spec.release.clone(),
-            image: spec.image.clone(),
-            contract: spec.contract.unwrap_or_default(),
-            replicas: spec.replicas.unwrap_or(1),
-            database: Server::of(&spec.database),
-            identity: identity(self, &definition),
-            has_memcached: spec.memcached.is_some(),
-            messaging: spec.messaging.as_ref().map(Address::of),
-            storage: spec.storage.clone(),
-            adopt: spec.existing == Some(Existing::Adopt),
-            replace: spec.existing == Some(Existing::Replace),
-            drop: spec.on_delete == Some(OnDelete::Delete),
-            config: names::config(&name, &digest(&files)),
-            files,
-            schema,
-            components,
-        };
-        let install = install(&Places::of(self, &definition), &definition)
-            .map_err(|error| unwritable(&error))?;
-        let by_hand = definition.by_hand.iter();
-        let by_hand = by_hand.map(|step| step.does.step(&step.id, &step.title, None));
-        let by_hand = by_hand
-            .collect::<Result<_, _>>()
-            .map_err(|error| unwritable(&error))?;
-        let delete = delete(&inputs, &definition).map_err(|error| unwritable(&error))?;
-        let wanted = Wanted {
-            inputs: map(&inputs).map_err(|error| unwritable(&error))?,
-            install,
-            update: Vec::new(),
-            hooks,
-            // Each of its steps needs the one before.
-            parallelism: 1,
-            by_hand,
-            delete,
-        };
-        wanted.carried(
-            "OpenStackService spec",
-            parts(self, &inputs),
-            "put long files into an image, say less for components alone, of which each carries all its files, or have templates give less",
-        )
+        wanted(self, definition)
     }
 
     fn removal(&self, inputs: &Map<String, serde_json::Value>) -> Option<Wanted> {
@@ -260,7 +184,7 @@ impl Wish for OpenStackService {
         let definition = definition::find(&inputs.service)?;
         Some(Wanted {
             inputs: map(&inputs).ok()?,
-            delete: delete(&inputs, &definition).ok()?,
+            delete: delete(&inputs, definition).ok()?,
             ..Wanted::default()
         })
     }
@@ -268,6 +192,99 @@ impl Wish for OpenStackService {
     fn standing(&self) -> Option<&Standing> {
         self.status.as_ref()
     }
+}
+
+/// What a service of this definition wishes for.
+///
+/// # Errors
+///
+/// What is wrong with it: field, value, rule, remedy.
+pub(crate) fn wanted(
+    service: &OpenStackService,
+    definition: &Definition,
+) -> Result<Wanted, Vec<Problem>> {
+    let spec = &service.spec;
+    let mut problems = unfit(service, definition);
+    let mut components = components::of(service, definition).unwrap_or_else(|of_components| {
+        problems.extend(of_components);
+        Vec::new()
+    });
+    let files = match files(service, definition, API) {
+        Ok(files) => {
+            let of_schedules = schedule::of_service(service, definition, &files).err();
+            problems.extend(of_schedules.into_iter().flatten());
+            files
+        }
+        Err(of_files) => {
+            problems.extend(of_files);
+            BTreeMap::new()
+        }
+    };
+    let whole = whole(service, definition, API).unwrap_or_else(|of_files| {
+        problems.extend(of_files);
+        BTreeMap::new()
+    });
+    // What is wrong with what is said for all components was found by now.
+    if problems.is_empty() {
+        let own = components::with_files(&mut components, service, definition);
+        problems.extend(own.err().into_iter().flatten());
+    }
+    let definition = &components::with_steps(definition, &components);
+    let hooks = hooks::resolved(service, definition).unwrap_or_else(|of_hooks| {
+        problems.extend(of_hooks);
+        Vec::new()
+    });
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let schema = leave(service, &files);
+    let files = rendered(files, whole);
+    if components.len() < 2 {
+        components.clear();
+    }
+    let name = service.name_any();
+    let inputs = Inputs {
+        service: spec.service.clone(),
+        release: spec.release.clone(),
+        image: spec.image.clone(),
+        contract: spec.contract.unwrap_or_default(),
+        replicas: spec.replicas.unwrap_or(1),
+        database: Server::of(&spec.database),
+        identity: identity(service, definition),
+        has_memcached: spec.memcached.is_some(),
+        messaging: spec.messaging.as_ref().map(Address::of),
+        storage: spec.storage.clone(),
+        adopt: spec.existing == Some(Existing::Adopt),
+        replace: spec.existing == Some(Existing::Replace),
+        drop: spec.on_delete == Some(OnDelete::Delete),
+        config: names::config(&name, &digest(&files)),
+        files,
+        schema,
+        components,
+    };
+    let install = install(&Places::of(service, definition), definition)
+        .map_err(|error| unwritable(&error))?;
+    let by_hand = definition.by_hand.iter();
+    let by_hand = by_hand.map(|step| step.does.step(&step.id, &step.title, None));
+    let by_hand = by_hand
+        .collect::<Result<_, _>>()
+        .map_err(|error| unwritable(&error))?;
+    let delete = delete(&inputs, definition).map_err(|error| unwritable(&error))?;
+    let wanted = Wanted {
+        inputs: map(&inputs).map_err(|error| unwritable(&error))?,
+        install,
+        update: Vec::new(),
+        hooks,
+        // Each of its steps needs the one before.
+        parallelism: 1,
+        by_hand,
+        delete,
+    };
+    wanted.carried(
+        "OpenStackService spec",
+        parts(service, &inputs),
+        "put long files into an image, say less for components alone, of which each carries all its files, or have templates give less",
+    )
 }
 
 /// What a Run of a service carries because people said it.
@@ -572,6 +589,8 @@ pub fn files(
     definition: &Definition,
     component: &str,
 ) -> Result<BTreeMap<String, Merged>, Vec<Problem>> {
+    #[cfg(test)]
+    RENDERINGS.with(|count| count.set(count.get() + 1));
     let mut problems = unread(
         "OpenStackService spec.config",
         &service.spec.config,
@@ -603,6 +622,12 @@ pub fn files(
     } else {
         Err(problems)
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often files were rendered in this thread.
+    pub(crate) static RENDERINGS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
 /// What stands in a file before people say anything.
@@ -786,9 +811,6 @@ fn bytes(service: &OpenStackService, definition: &Definition) -> usize {
     let whole = all.filter(|(name, _)| definition.whole.contains_key(*name));
     whole.map(|(_, text)| text.len()).sum()
 }
-
-/// What files that are given whole may have together, in bytes.
-const WHOLE: usize = 256 * 1024;
 
 /// Whether a text is rules of oslo.policy, and what it is if not. Whether the release asks for them is known by its image.
 fn rules(file: &str, text: &str) -> Result<(), String> {
@@ -1048,7 +1070,7 @@ mod tests {
             }
             let of = |spec: &serde_json::Value| {
                 let definition = definition::find(service).unwrap();
-                let files = files(&super::tests::of(service, spec), &definition, API).unwrap();
+                let files = files(&super::tests::of(service, spec), definition, API).unwrap();
                 let found = files[file].setting(Some(setting.0), setting.1).cloned();
                 found.map(|found| {
                     let sources = found.origins.iter().map(|origin| origin.source.clone());
@@ -1123,7 +1145,7 @@ mod tests {
         let text = "[token]\nexpiration = 1\nallow_expired_window = 1\n";
         object.spec.cloud_config = Some(text.to_owned());
         let definition = definition::find("keystone").unwrap();
-        let files = files(&object, &definition, API).unwrap();
+        let files = files(&object, definition, API).unwrap();
         let of = |key| files["keystone.conf"].setting(Some("token"), key).unwrap();
         let spoke = |key| {
             let origins = of(key).origins.iter();
@@ -1170,7 +1192,7 @@ mod tests {
         let policy = "# {{ region }}\n\"a\": \"role:{{ service }}\"\n";
         let config = json!({"keystone.conf": text, "policy.yaml": policy, "sso_callback_template.html": "{{ it }}"});
         let object = keystone(&config);
-        let files = texts(&object, &definition::find("keystone").unwrap(), API).unwrap();
+        let files = texts(&object, definition::find("keystone").unwrap(), API).unwrap();
         assert!(files["keystone.conf"].contains("expiration = 60\n"));
         assert_eq!(
             files["policy.yaml"],
@@ -1178,7 +1200,7 @@ mod tests {
         );
         // Kolla takes other files as they are.
         assert_eq!(files["sso_callback_template.html"], "{{ it }}");
-        let merged = super::files(&object, &definition::find("keystone").unwrap(), API).unwrap();
+        let merged = super::files(&object, definition::find("keystone").unwrap(), API).unwrap();
         let setting = merged["keystone.conf"].setting(Some("token"), "expiration");
         assert_eq!(setting.unwrap().origins.last().unwrap().line, 3);
         let unset = keystone(

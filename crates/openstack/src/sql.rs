@@ -253,6 +253,25 @@ impl Session {
         in_time(self.0.exec(query, (database, database, database, database))).await
     }
 
+    /// The revisions that the tables of a database are at, as alembic notes them there; none where it has made no tables.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses or does not answer.
+    pub async fn revisions(&mut self, database: &str) -> Result<Vec<String>, Error> {
+        // Somebody else's table may be called so, too.
+        let query = "SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = 'alembic_version' AND COLUMN_NAME = 'version_num'";
+        let count = in_time(self.0.exec_first::<i64, _, _>(query, (database,))).await?;
+        if count.unwrap_or_default() == 0 {
+            return Ok(Vec::new());
+        }
+        let database = quoted_name(database);
+        let query = format!(
+            "SELECT LEFT(version_num, 64) FROM {database}.alembic_version WHERE version_num IS NOT NULL ORDER BY 1 LIMIT 16"
+        );
+        in_time(self.0.query(query)).await
+    }
+
     /// The columns of a table that are not computed.
     ///
     /// # Errors

@@ -37,14 +37,18 @@ use crate::{
     rotation::{Noted, Rotated, password_since},
     seed::look::{Looked, Looks},
     service,
-    wish::{Operation, Wish},
+    wish::{self, Operation, Wish},
 };
 
-mod plan;
-mod refusal;
+#[cfg(test)]
+mod passes;
+pub(crate) mod plan;
+pub(crate) mod refusal;
 mod report;
+mod resolved;
 
 pub use plan::{Decision, NewRun, Observed, plan};
+pub use resolved::{Meanings, Resolved};
 
 /// A kind with a controller.
 pub trait Layer: Wish + Kind {
@@ -83,6 +87,8 @@ pub struct Context<K: Layer> {
     pub runs: Store<DeserializeGuard<Run>>,
     /// What happened.
     pub events: Events,
+    /// What the objects of this kind mean.
+    pub meanings: Meanings,
     /// What services answered.
     pub probes: Probes,
     /// What Keystones had of seeds.
@@ -123,24 +129,31 @@ pub async fn reconcile<K: Layer>(
     let Some(object) = readable(&object) else {
         return Ok(Action::await_change());
     };
-    let Some(observed) = observe(object, &context).await? else {
+    let resolved = context.meanings.of(object);
+    let Some(observed) = observe(object, &resolved, &context).await? else {
         return Ok(Action::requeue(UNTIL_READ));
     };
-    let decision = plan(object, &observed).map_err(Error::Plan)?;
+    let decision = plan::decide(object, &resolved, &observed).map_err(Error::Plan)?;
+    let aside = observed.made().filter(|_| decision.is_aside()).cloned();
     let outcome = match apply(object, decision, &observed, &context).await {
         Ok(outcome) => outcome,
         Err(error) => {
             if let Some(refusal) = refusal::refusal(&error) {
-                let refused = Applied {
-                    decision: Decision::Refused(refusal),
-                    run: None,
+                let refused = match aside {
+                    // What stands is as it should be, and goes on.
+                    Some(made_by) => Applied {
+                        decision: Decision::Keep(Box::new(made_by.clone())),
+                        run: Some(made_by),
+                        refused: Some(refusal),
+                    },
+                    None => Applied::new(Decision::Refused(refusal), None),
                 };
-                report::publish(object, &refused, &observed, &context).await?;
+                report::publish(object, &resolved, &refused, &observed, &context).await?;
             }
             return Err(error);
         }
     };
-    report::publish(object, outcome.applied(), &observed, &context).await?;
+    report::publish(object, &resolved, outcome.applied(), &observed, &context).await?;
     if object.meta().deletion_timestamp.is_none() {
         history::keep(&context.client, &observed.runs, &observed.kept())
             .await
@@ -153,10 +166,26 @@ pub async fn reconcile<K: Layer>(
 pub(crate) struct Applied {
     decision: Decision,
     run: Option<Run>,
+    /// What the API refused of what was to be done beside it.
+    refused: Option<String>,
+}
+
+impl Applied {
+    const fn new(decision: Decision, run: Option<Run>) -> Self {
+        Self {
+            decision,
+            run,
+            refused: None,
+        }
+    }
 }
 
 /// None: the stores have not been read yet.
-async fn observe<K: Layer>(object: &K, context: &Context<K>) -> Result<Option<Observed>, Error> {
+async fn observe<K: Layer>(
+    object: &K,
+    resolved: &Resolved,
+    context: &Context<K>,
+) -> Result<Option<Observed>, Error> {
     if context.runs.wait_until_ready().now_or_never().is_none()
         || context.services.wait_until_ready().now_or_never().is_none()
     {
@@ -187,7 +216,7 @@ async fn observe<K: Layer>(object: &K, context: &Context<K>) -> Result<Option<Ob
         observed.blocked_on = health.blocked_on;
         observed.is_stopped = health.is_stopped;
         observed.seeded = health.seeded;
-        note_rotations(object, context, &mut observed).await?;
+        note_rotations(object, resolved, context, &mut observed).await?;
     }
     // The watch may be behind, and what is stopped is started unless a restore is at work.
     if observed.is_stopped && observed.held_by.is_none() {
@@ -239,12 +268,13 @@ async fn catalogue<K: Layer>(
 /// What is noted beside what is rotated on a schedule. Keys and passwords themselves are not read.
 async fn note_rotations<K: Layer>(
     object: &K,
+    resolved: &Resolved,
     context: &Context<K>,
     observed: &mut Observed,
 ) -> Result<(), Error> {
     let namespace = object.namespace().unwrap_or_default();
     let api = Api::<Secret>::namespaced(context.client.clone(), &namespace);
-    for scheduled in object.rotations() {
+    for scheduled in &resolved.rotations {
         let name = scheduled.secret();
         let found = api.get_metadata_opt(name).await;
         let found = found.map_err(|source| Error::Api("read what is noted of a rotation", source));
@@ -324,7 +354,7 @@ async fn apply<K: Layer>(
         }
     };
     Ok(Outcome::Waiting {
-        applied: Applied { decision, run },
+        applied: Applied::new(decision, run),
         until,
     })
 }
@@ -403,11 +433,10 @@ impl Layer for OpenStackService {
 
 /// The components that a run started.
 fn started(run: &Run) -> Vec<String> {
-    let inputs = run.spec.plan.inputs.clone();
-    let inputs = serde_json::from_value::<service::Inputs>(inputs.into());
+    let inputs: Option<service::Inputs> = wish::read(&run.spec.plan.inputs);
     // What this version cannot read was made by one that knew nothing of components.
     inputs.map_or_else(
-        |_| vec![API.to_owned()],
+        || vec![API.to_owned()],
         |inputs| inputs.started().into_iter().map(str::to_owned).collect(),
     )
 }

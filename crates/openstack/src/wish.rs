@@ -11,6 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::{
+    bounds::CARRIED,
     hooks::{self, Placed},
     rotation::Scheduled,
 };
@@ -160,7 +161,7 @@ impl Wanted {
     }
 }
 
-/// How long something is as JSON, as a Run has it.
+/// How long something is as JSON, as the API stores it: what HTML could read as its own stands there as six characters each.
 pub(crate) fn bytes(value: &impl Serialize) -> usize {
     let mut written = Written(0);
     // What cannot be written is told by whoever writes it.
@@ -172,7 +173,12 @@ struct Written(usize);
 
 impl io::Write for Written {
     fn write(&mut self, part: &[u8]) -> io::Result<usize> {
-        self.0 += part.len();
+        // U+2028 and U+2029, which have three bytes, are escaped, too.
+        let escaped = part.iter().filter(|byte| b"<>&".contains(byte)).count() * 5;
+        let separators = part
+            .windows(3)
+            .filter(|bytes| matches!(bytes, [0xe2, 0x80, 0xa8 | 0xa9]));
+        self.0 += part.len() + escaped + separators.count() * 3;
         Ok(part.len())
     }
 
@@ -181,9 +187,6 @@ impl io::Write for Written {
     }
 }
 
-/// What a Run carries at most, in bytes of JSON: etcd takes 1.5 MiB with what the Run tells of itself in its status, and a ConfigMap with
-/// files of it holds 1 MiB.
-pub(crate) const CARRIED: usize = 1024 * 1024;
 /// How many parts of what is too much are named.
 const LARGEST: usize = 3;
 
@@ -241,7 +244,7 @@ pub(crate) fn map(value: &impl Serialize) -> Result<Map<String, Value>, serde_js
 
 /// The inputs of a plan as what they were. None: another Windlass wrote them.
 pub(crate) fn read<T: DeserializeOwned>(inputs: &Map<String, Value>) -> Option<T> {
-    serde_json::from_value(Value::Object(inputs.clone())).ok()
+    T::deserialize(inputs).ok()
 }
 
 /// What cannot be written as JSON, as a problem: no release has one.
@@ -252,4 +255,29 @@ pub(crate) fn unwritable(error: &serde_json::Error) -> Vec<Problem> {
         format!("it cannot be written: {error}"),
         "tell whoever makes Windlass",
     )]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_the_api_stores_in_more_bytes_is_counted_so() {
+        // As Go's encoding/json writes them.
+        for (text, stored) in [
+            ("a", r#""a""#),
+            ("<b>&", r#""\u003cb\u003e\u0026""#),
+            ("\u{2028}\u{2029}\u{2030}", "\"\\u2028\\u2029\u{2030}\""),
+            ("\u{1}\"", r#""\u0001\"""#),
+        ] {
+            assert_eq!(bytes(&json!(text)), stored.len(), "{stored}");
+        }
+        let wanted = Wanted {
+            inputs: map(&json!({"a": "<".repeat(CARRIED / 5)})).unwrap(),
+            ..Wanted::default()
+        };
+        assert!(wanted.carried("a", [], "b").is_err());
+    }
 }

@@ -100,6 +100,27 @@ async fn what_is_saved_comes_back_as_it_was() {
 }
 
 #[tokio::test]
+async fn revisions_are_read_where_alembic_has_noted_them() {
+    let server = Server::start();
+    let mut admin = server.administrator().await;
+    let made = [
+        "CREATE DATABASE keystone",
+        "CREATE DATABASE empty",
+        "CREATE DATABASE other",
+        "CREATE TABLE keystone.alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)",
+        "INSERT INTO keystone.alembic_version VALUES ('e25ffa003242'), ('29e87d24a316')",
+        // Somebody else's.
+        "CREATE TABLE other.alembic_version (a INT)",
+    ];
+    admin.execute(&made.map(str::to_owned)).await.unwrap();
+    let revisions = admin.revisions("keystone").await.unwrap();
+    assert_eq!(revisions, ["29e87d24a316", "e25ffa003242"]);
+    for none in ["empty", "other", "nowhere"] {
+        assert_eq!(admin.revisions(none).await.unwrap(), [""; 0], "{none}");
+    }
+}
+
+#[tokio::test]
 async fn a_user_of_a_database_may_nothing_elsewhere_and_goes_with_every_session() {
     let server = Server::start();
     let mut admin = server.administrator().await;

@@ -47,7 +47,7 @@ impl Service {
         .unwrap();
         let inputs = object.wanted().unwrap().inputs;
         Self {
-            definition: definition::find(name).unwrap(),
+            definition: definition::find(name).unwrap().clone(),
             inputs: serde_json::from_value(Value::Object(inputs)).unwrap(),
             object,
         }
@@ -230,7 +230,7 @@ fn users_are_those_of_kolla() {
     let said = lab::command::output(Command::new("python3").args(["-c", script]).arg(users));
     let users: Value = serde_json::from_str(&said.unwrap()).unwrap();
     for name in definition::names() {
-        let own = definition::find(name).unwrap().kolla;
+        let own = definition::find(name).unwrap().kolla.clone();
         let known = &users[format!("{}-user", own.user)];
         assert_eq!(
             (&known["uid"], &known["gid"]),

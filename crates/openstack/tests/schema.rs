@@ -16,7 +16,7 @@ fn check(text: &str, leave: &Leave) -> Result<(String, bool)> {
     fs::write(directory.path().join("keystone.conf"), text)?;
     let files = BTreeMap::from([("keystone.conf".to_owned(), text.to_owned())]);
     let place = directory.path().display().to_string();
-    checked(&keystone.schema.command(&place, &files, &[], leave))
+    checked(&keystone.schema.command(&place, &files, &[], &[], leave))
 }
 
 /// The same of rules of oslo.policy.
@@ -27,7 +27,7 @@ fn check_rules(text: &str, leave: &Leave) -> Result<(String, bool)> {
     let place = directory.path().display().to_string();
     let command = keystone
         .schema
-        .command(&place, &BTreeMap::new(), &["policy.yaml"], leave);
+        .command(&place, &BTreeMap::new(), &["policy.yaml"], &[], leave);
     checked(&command)
 }
 
@@ -115,6 +115,31 @@ fn a_rule_that_nobody_asks_for_is_refused() {
 }
 
 #[test]
+fn tables_of_a_later_release_are_refused_whatever_is_let_through() {
+    let keystone = definition::find("keystone").unwrap();
+    let look = |tables: &[&str], leave: &Leave| {
+        let tables: Vec<_> = tables.iter().map(|table| (*table).to_owned()).collect();
+        let nothing = BTreeMap::new();
+        let command = keystone
+            .schema
+            .command("/nowhere", &nothing, &[], &tables, leave);
+        checked(&command).unwrap()
+    };
+    // Of an older release and of this one.
+    let own = ["27e647c0fad4", "29e87d24a316", "e25ffa003242"];
+    let proceed = Leave {
+        proceed: true,
+        ..Leave::default()
+    };
+    for leave in [&Leave::default(), &proceed] {
+        assert_eq!(look(&own, leave), (String::new(), true));
+        let (said, passes) = look(&["29e87d24a316", "c0ffee000001"], leave);
+        let failure = schema::later(&said, "keystone:29", "keystone").unwrap();
+        assert!(!passes && failure.message.contains("at c0ffee000001, which"));
+    }
+}
+
+#[test]
 fn an_image_that_knows_no_keystone_cannot_tell() {
     let keystone = definition::find("keystone").unwrap();
     let files = BTreeMap::from([("keystone.conf".to_owned(), String::new())]);
@@ -123,7 +148,9 @@ fn an_image_that_knows_no_keystone_cannot_tell() {
             proceed,
             ..Leave::default()
         };
-        let command = keystone.schema.command("/nowhere", &files, &[], &leave);
+        let command = keystone
+            .schema
+            .command("/nowhere", &files, &[], &[], &leave);
         let (program, arguments) = command.split_first().unwrap();
         let done = Command::new(program)
             .args(arguments)

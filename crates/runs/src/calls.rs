@@ -100,20 +100,23 @@ pub fn config(code: &str, message: impl Into<String>, remedy: &str) -> Failure {
 
 /// What may pass.
 pub fn transient(code: &str, message: impl Into<String>) -> Failure {
-    failure(
-        FailureClass::Transient,
-        code,
-        message,
-        "it is tried again; look at what it names if it stays so",
-    )
+    failure(FailureClass::Transient, code, message, AGAIN)
+}
+
+/// What helps against what may pass, as long as somebody tries.
+pub const AGAIN: &str = "it is tried again; look at what it names if it stays so";
+
+/// Whether the API takes no object that is so long. What etcd does not take, or its client does not send, comes as an error of the server.
+pub fn is_too_large(status: &kube::core::Status) -> bool {
+    let words = ["too large", "larger than max"];
+    status.code == 413
+        || (status.code == 500 && words.iter().any(|word| status.message.contains(word)))
 }
 
 /// A call of the API that did not do what it should: tried again where that may help.
 pub fn call(what: impl Into<String>, error: &kube::Error) -> Failure {
     let refused = matches!(error, kube::Error::Api(status)
-        if matches!(status.code, 400 | 401 | 405 | 413 | 415 | 422)
-            // What etcd does not take comes as an error of the server.
-            || (status.code == 500 && status.message.contains("too large")));
+        if matches!(status.code, 400 | 401 | 405 | 415 | 422) || is_too_large(status));
     let forbidden = matches!(error, kube::Error::Api(status) if status.code == 403);
     let message = format!("failed to {}: {}", what.into(), controller::chain(error));
     if forbidden {
@@ -263,6 +266,11 @@ mod tests {
             (
                 500,
                 "etcdserver: request is too large",
+                FailureClass::External,
+            ),
+            (
+                500,
+                "rpc error: code = ResourceExhausted desc = trying to send message larger than max (3005132 vs. 2097152)",
                 FailureClass::External,
             ),
             (413, "limit is 3145728", FailureClass::External),

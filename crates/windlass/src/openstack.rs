@@ -147,7 +147,7 @@ fn plan(of: &OpenstackFile) -> anyhow::Result<()> {
             .with_context(|| format!("no service is called {}", service.spec.service))?;
         let namespace = service.namespace();
         let place = (name.as_str(), namespace.as_deref().unwrap_or("default"));
-        let writes = audit::of_service(place, (&inputs, &definition), &steps);
+        let writes = audit::of_service(place, (&inputs, definition), &steps);
         show(&steps, &writes);
     }
     for seed in &read.seeds {

@@ -248,6 +248,51 @@ fn who_named_a_rabbitmq_is_told_and_its_address_is_a_reference() {
 }
 
 #[test]
+fn a_rabbitmq_that_is_made_is_planned_and_rendered_for_those_that_send_messages() {
+    let managed = "  messaging: {managed: {image: rabbit, storage: {size: 5Gi}}}\n  services:";
+    let file = CLOUD.replace("  services:", managed);
+    let plan = windlass(&file, &["plan"]).out;
+    for part in ["Secret one-rabbitmq-admin", "StatefulSet one-rabbitmq"] {
+        assert!(plan.contains(part), "{part}: {plan}");
+    }
+    let helm = lab::helm(&lab::progress::Terminal::default()).unwrap();
+    let told = windlass(&file, &["render", "--helm", helm.to_str().unwrap()]);
+    let (objects, _) = rendered(&told);
+    let of = |kind: &str| {
+        let mut found = objects.iter().filter(|object| {
+            object["kind"] == kind && object["metadata"]["name"] == "one-rabbitmq"
+        });
+        found
+            .next()
+            .unwrap_or_else(|| panic!("{kind}: {}", told.out))
+    };
+    let set = of("StatefulSet");
+    let storage = &set["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"];
+    assert_eq!(storage["storage"], "5Gi");
+    let pod = &set["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let mounts = container["volumeMounts"].as_array().unwrap().iter();
+    let mut mounts = mounts.filter(|mount| mount["name"] == "data");
+    let data = mounts.next().unwrap()["mountPath"].as_str().unwrap();
+    let home = container["env"].as_array().unwrap().iter();
+    let mut home = home.filter(|variable| variable["name"] == "HOME");
+    let home = home.next().unwrap()["value"].as_str().unwrap();
+    assert!(
+        !home.starts_with(data),
+        "Erlang takes no cookie that the group may read, as it becomes where a volume is mounted again"
+    );
+    // Its user is that of the Secret at each start, also on data of before.
+    let conf = pod["volumes"].as_array().unwrap().iter();
+    let mut conf = conf.filter(|volume| volume["name"] == "conf");
+    let items = &conf.next().unwrap()["secret"]["items"];
+    assert_eq!(items[1]["key"], "definitions.json", "{items}");
+    let from = &of("NetworkPolicy")["spec"]["ingress"][0]["from"][0]["podSelector"];
+    let let_in = &from["matchExpressions"][0]["values"];
+    assert_eq!(*let_in, serde_json::json!(["one-keystone", "one-glance"]));
+    assert!(!told.out.contains("rabbit://"), "{}", told.out);
+}
+
+#[test]
 fn a_service_without_a_cloud_has_both_layers_itself() {
     let file = r"apiVersion: openstack.windlass.dev/v1alpha1
 kind: OpenStackService

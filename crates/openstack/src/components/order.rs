@@ -98,6 +98,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn services_may_need_each_other_as_long_as_their_components_do_not() {
+        let waits =
+            read("compute/api> compute/agent>network/api network/api> network/agent>compute/api");
+        assert_eq!(
+            started(&waits).unwrap().join(" "),
+            "compute/api network/agent network/api compute/agent"
+        );
+        let waits = read("compute/api>network/api network/api>network/db network/db>compute/api");
+        assert_eq!(
+            started(&waits).unwrap_err().join(" "),
+            "compute/api network/api network/db compute/api"
+        );
+    }
+
     proptest! {
         #[test]
         fn there_is_an_order_or_a_circle(edges in prop::collection::vec((0_usize..6, 0_usize..6), 0..12)) {

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use crate::bounds::NAMED;
+
 /// What a line says. Comments and empty lines say nothing.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Line {
@@ -66,6 +68,8 @@ pub fn read(text: &str) -> Result<Vec<Line>, Unreadable> {
             match rest.strip_suffix(']') {
                 None => return Err(refuse(BRACKET)),
                 Some("") => return Err(refuse(NAMELESS)),
+                // It is told with each of its settings.
+                Some(name) if name.len() > NAMED => return Err(refuse(LONG_SECTION)),
                 Some(name) => lines.push(Line::Section(name.to_owned())),
             }
         } else if line.starts_with(['#', ';']) {
@@ -77,7 +81,7 @@ pub fn read(text: &str) -> Result<Vec<Line>, Unreadable> {
                 return Err(refuse(KEYLESS));
             }
             // Each further line of a value is written as far in as its key is long.
-            if key.len() > LONGEST {
+            if key.len() > NAMED {
                 return Err(refuse(LONG));
             }
             is_open = true;
@@ -138,6 +142,5 @@ const BRACKET: &str = "a section ends with ]";
 const NAMELESS: &str = "a section has a name";
 const SETTING: &str = "a setting is KEY = VALUE";
 const LONG: &str = "a key has 255 bytes at most";
-/// How long a key may be: no option of oslo.config is a quarter of it.
-const LONGEST: usize = 255;
+const LONG_SECTION: &str = "the name of a section has 255 bytes at most";
 const KEYLESS: &str = "a setting has a key before its =";

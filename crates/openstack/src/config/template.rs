@@ -11,7 +11,10 @@ use std::borrow::Cow;
 use jinja::Text;
 use minijinja::{Environment, Error, ErrorKind, Value};
 
-use crate::config::{Source, ini::Unreadable};
+use crate::{
+    bounds::RENDERED,
+    config::{Source, ini::Unreadable},
+};
 
 /// Renders a source.
 ///
@@ -44,7 +47,7 @@ pub fn is_template(text: &str) -> bool {
 }
 
 fn one(environment: &Environment<'_>, text: &str, values: &Value) -> Result<String, Error> {
-    let mut written = Text::of_at_most(LONGEST);
+    let mut written = Text::of_at_most(RENDERED);
     environment
         .template_from_str(text)?
         .render_captured_to(values.clone(), &mut written)?;
@@ -68,7 +71,7 @@ fn refused(error: &Error, text: &str, values: &Value) -> Unreadable {
         ErrorKind::OutOfFuel => {
             "the template does too much: it may take some thousand steps".into()
         }
-        ErrorKind::WriteFailure => format!("the template gives more than {LONGEST} bytes"),
+        ErrorKind::WriteFailure => format!("the template gives more than {RENDERED} bytes"),
         _ => {
             let detail = error.detail().map(str::to_owned);
             let detail = detail.unwrap_or_else(|| error.kind().to_string());
@@ -144,8 +147,6 @@ const TAGS: [(&str, &str); 3] = [("{{", "}}"), ("{%", "%}"), ("{#", "#}")];
 /// Of private use, so nobody writes them.
 const OPEN: char = '\u{e000}';
 const CLOSE: char = '\u{e001}';
-/// How long one source may become.
-const LONGEST: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests {

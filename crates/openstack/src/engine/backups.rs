@@ -105,6 +105,7 @@ impl Backups<'_> {
             let inputs: service::Inputs = serde_json::from_value(wanted.inputs.into())
                 .map_err(|error| unreadable(format!("{object} cannot be read: {error}")))?;
             let definition = definition::find(name)
+                .cloned()
                 .ok_or_else(|| unreadable(format!("no service is called {name}")))?;
             services.push(Service {
                 worker: self.as_of(&object, inputs.clone(), definition.clone()),

@@ -61,9 +61,9 @@ impl Worker {
     pub(super) async fn create_database(&self, inputs: &Inputs, definition: &Definition) -> Done {
         let turn = Turn::of_database(self.name(), &definition.database);
         let secret = &turn.current;
-        let user = self.site().secret_value(secret, "username").await?;
-        let user = turn.in_turn(user, secret)?;
-        let password = self.site().secret_value(secret, "password").await?;
+        let held = self.site().read_secret(secret).await?;
+        let user = turn.in_turn(held.value("username")?, secret)?;
+        let password = held.value("password")?;
         let (_way, mut session) = self.session(&inputs.database).await?;
         let cluster = self.cluster().await?;
         let own = self.owner_in(&cluster);
@@ -104,6 +104,30 @@ impl Worker {
             taken.map_err(|error| said(&error))?;
         }
         Ok((!excess.is_empty()).then(|| api::text::lines(&excess.join("; "), 1000)))
+    }
+
+    /// The revisions of the tables that the service is to have. None at all: there are no tables, or others take their place.
+    pub(super) async fn revisions(
+        &self,
+        inputs: &Inputs,
+        definition: &Definition,
+    ) -> Result<Vec<String>, Failure> {
+        let database = &definition.database;
+        let (_way, mut session) = self.session(&inputs.database).await?;
+        let found = session.find(database).await.map_err(|error| said(&error))?;
+        let own = self.owner().await?;
+        let verdict = judge(&found, &own, self.existing(inputs));
+        let stays = matches!(verdict, Verdict::Keep | Verdict::Adopt);
+        let revisions = if stays && matches!(found, Found::Database(_)) {
+            let revisions = session.revisions(database).await;
+            revisions.map_err(|error| said(&error))?
+        } else {
+            Vec::new()
+        };
+        session.close().await;
+        // Of a database that was somebody else's anything may be said there.
+        let plain = revisions.iter().map(|text| api::text::plain(text, 64));
+        Ok(plain.collect())
     }
 
     /// What becomes of what is there: only an installation replaces it.

@@ -159,9 +159,10 @@ impl Worker {
         secret: &str,
         database: &str,
     ) -> Result<(String, String), Failure> {
-        let user = self.site().secret_value(secret, "username").await?;
-        let user = Turn::of_database(self.name(), database).in_turn(user, secret)?;
-        let password = self.site().secret_value(secret, "password").await?;
+        let held = self.site().read_secret(secret).await?;
+        let turn = Turn::of_database(self.name(), database);
+        let user = turn.in_turn(held.value("username")?, secret)?;
+        let password = held.value("password")?;
         let is_plain =
             |character: char| character.is_ascii_alphanumeric() || "-_.~".contains(character);
         if password.is_empty() || !password.chars().all(is_plain) {
@@ -191,7 +192,8 @@ impl Worker {
         let password = password();
         let values = [
             ("username", RABBITMQ_USER.to_owned()),
-            (RABBITMQ_CONF, rabbitmq_conf(&password)),
+            (RABBITMQ_CONF, rabbitmq_conf()),
+            (DEFINITIONS, rabbitmq_definitions(&password)),
             ("transport_url", transport_url(&server, &password)),
             ("password", password),
         ];
@@ -277,11 +279,20 @@ impl Worker {
     }
 }
 
-/// What a RabbitMQ begins with: the user, who may do anything in the one virtual host.
-fn rabbitmq_conf(password: &str) -> String {
+fn rabbitmq_conf() -> String {
     format!(
-        "listeners.tcp.default = {RABBITMQ_PORT}\ndefault_user = {RABBITMQ_USER}\ndefault_pass = {password}\n"
+        "listeners.tcp.default = {RABBITMQ_PORT}\nload_definitions = /run/windlass/{DEFINITIONS}\n"
     )
+}
+
+/// What a RabbitMQ has at each start, also on data of before: the user, who may do anything in the one virtual host.
+fn rabbitmq_definitions(password: &str) -> String {
+    serde_json::json!({
+        "users": [{"name": RABBITMQ_USER, "password": password, "tags": "administrator"}],
+        "vhosts": [{"name": "/"}],
+        "permissions": [{"user": RABBITMQ_USER, "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}],
+    })
+    .to_string()
 }
 
 /// As oslo.messaging takes it. The virtual host is called `/`.
@@ -293,6 +304,8 @@ fn transport_url(server: &str, password: &str) -> String {
 const RABBITMQ_USER: &str = "openstack";
 /// The key of its Secret with what it begins with.
 const RABBITMQ_CONF: &str = "rabbitmq.conf";
+/// The key with its user.
+const DEFINITIONS: &str = "definitions.json";
 
 /// Refuses what oslo.messaging cannot use, without telling it.
 fn usable(address: &Address, value: &str) -> Result<(), Failure> {

@@ -5,18 +5,23 @@ use std::collections::BTreeSet;
 use api::run::Failure;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    core::v1::{ContainerStatus, Pod},
+};
 use kube::{
     Api, ResourceExt,
-    api::{ListParams, LogParams},
+    api::{DeleteParams, ListParams, LogParams, Preconditions},
 };
 use percent_encoding::percent_decode_str;
 use runs::calls::call;
 
 use crate::{
+    audit,
     engine::{
         Of, Worker,
         account::{NEXT, NEXT_IDENTITY},
+        objects::gone,
     },
     names,
 };
@@ -114,6 +119,35 @@ impl Worker {
         };
         let log = self.every_pod().logs(&pod.name_any(), &parameters).await;
         log.map_err(|error| call("read the log of a pod", &error))
+    }
+
+    /// Ends the pods of a set that keep others from taking their place: Kubernetes waits until they are ready, which they are not in the form
+    /// of before, and nobody else ends them.
+    pub(super) async fn end_stuck(&self, set: &StatefulSet, labels: &str) -> Result<(), Failure> {
+        for pod in self
+            .list(labels)
+            .await?
+            .iter()
+            .filter(|pod| is_stuck(set, pod))
+        {
+            let name = pod.name_any();
+            let as_seen = DeleteParams {
+                preconditions: Some(Preconditions {
+                    uid: pod.uid(),
+                    resource_version: pod.resource_version(),
+                }),
+                ..DeleteParams::default()
+            };
+            self.about(&audit::removed(&audit::object("Pod", &name)))?;
+            match gone(self.every_pod().delete(&name, &as_seen).await) {
+                // It has changed since, and may be ready by now.
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                deleted => {
+                    deleted.map_err(|error| call(format!("delete pod {name}"), &error))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     async fn newest(&self, labels: &str) -> Option<Pod> {
@@ -218,6 +252,23 @@ fn end_of(log: &str, masks: &[String]) -> String {
     end.unwrap_or_default().to_owned()
 }
 
+/// Whether a pod of a set is of a form of before, and not ready.
+fn is_stuck(set: &StatefulSet, pod: &Pod) -> bool {
+    let status = set.status.as_ref();
+    let is_seen = status.and_then(|status| status.observed_generation) >= set.metadata.generation;
+    let newest = status.and_then(|status| status.update_revision.as_ref());
+    let own = pod.labels().get("controller-revision-hash");
+    let conditions = pod.status.iter().flat_map(|status| &status.conditions);
+    let mut conditions = conditions.flatten();
+    let is_ready = conditions.any(|found| found.type_ == "Ready" && found.status == "True");
+    is_seen
+        && newest.is_some()
+        && own.is_some()
+        && own != newest
+        && !is_ready
+        && pod.metadata.deletion_timestamp.is_none()
+}
+
 /// Whether a pod should serve by now: it died once, or has had the time.
 fn is_late(pod: &Pod, now: Timestamp) -> bool {
     let Some(status) = &pod.status else {
@@ -300,6 +351,35 @@ mod tests {
             assert_eq!(is_late(&pod, now), late, "{since} {restarts} {state}");
         }
         assert!(!is_late(&Pod::default(), now));
+    }
+
+    #[test]
+    fn a_pod_that_never_was_ready_makes_way_for_one_of_the_newest_form() {
+        let set = |revision: &str, seen: i64| -> StatefulSet {
+            serde_json::from_value(json!({
+                "metadata": {"generation": 2}, "status": {"replicas": 1, "observedGeneration": seen, "updateRevision": revision},
+            }))
+            .unwrap()
+        };
+        let pod = |revision: &str, ready: &str, going: Option<&str>| -> Pod {
+            serde_json::from_value(json!({
+                "metadata": {"labels": {"controller-revision-hash": revision}, "deletionTimestamp": going},
+                "status": {"conditions": [{"type": "Ready", "status": ready}]},
+            }))
+            .unwrap()
+        };
+        assert!(is_stuck(&set("b", 2), &pod("a", "False", None)));
+        let stays = |set: &StatefulSet, pod: &Pod| {
+            assert!(!is_stuck(set, pod), "{set:?} {pod:?}");
+        };
+        stays(&set("b", 2), &pod("a", "True", None));
+        stays(&set("b", 2), &pod("b", "False", None));
+        let going = pod("a", "False", Some("2026-11-28T10:00:00Z"));
+        stays(&set("b", 2), &going);
+        // What is newest is not known yet.
+        stays(&set("b", 1), &pod("a", "False", None));
+        stays(&StatefulSet::default(), &pod("a", "False", None));
+        stays(&set("b", 2), &Pod::default());
     }
 
     #[test]

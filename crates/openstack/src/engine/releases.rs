@@ -82,7 +82,8 @@ impl Worker {
         }
     }
 
-    /// Has the image itself tell whether it knows what the files say. One attempt is enough: another one says the same.
+    /// Has the image itself tell whether it knows what the files say, and what tables there are. One attempt is enough: another one says the
+    /// same.
     pub(super) async fn check_config(
         &self,
         inputs: &Inputs,
@@ -90,13 +91,17 @@ impl Worker {
         step: &Step,
         context: &mut StepContext,
     ) -> Done {
-        let release = self.subject().check(inputs, definition, &step.id);
+        let tables = self.revisions(inputs, definition).await?;
+        let release = self.subject();
+        let release = release.check(inputs, definition, &tables, &step.id);
         match self.run_once(release, step, context).await? {
             Ran::Before(name) => Ok(Some(format!("Job {name} was done before"))),
             Ran::Well(name) => Ok(schema::told(&self.log(&of_job(&name)).await?)),
             Ran::Badly(name, _) => {
                 let log = self.log(&of_job(&name)).await?;
-                Err(schema::refusal(&log).map_or_else(|| lost(&name, &log), Ended::from))
+                let later = schema::later(&log, &inputs.image, &definition.database);
+                let refused = later.or_else(|| schema::refusal(&log));
+                Err(refused.map_or_else(|| lost(&name, &log), Ended::from))
             }
         }
     }
@@ -377,8 +382,11 @@ impl Worker {
         until(step, context, || async {
             let found = api.get_opt(name).await;
             let found = found.map_err(|error| call(format!("read StatefulSet {name}"), &error))?;
-            if found.is_some_and(|found| controller::Rollout::of_stateful_set(&found).is_done()) {
-                return Ok(Seen::There(None));
+            if let Some(found) = found {
+                if controller::Rollout::of_stateful_set(&found).is_done() {
+                    return Ok(Seen::There(None));
+                }
+                self.end_stuck(&found, &label).await?;
             }
             Ok(Seen::Missing(format!(
                 "StatefulSet {name}: {}",

@@ -1,11 +1,13 @@
 //! Steps of a cloud on the objects of its services.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::{
+    mem::{Discriminant, discriminant},
+    sync::{Mutex, PoisonError},
+};
 
-use api::run::FailureClass;
 use api::{
-    openstack::{IdentitySeed, OpenStack, OpenStackService, Phase},
-    run::Step,
+    openstack::{IdentitySeed, OnDelete, OpenStack, OpenStackService, Phase},
+    run::{Failure, FailureClass, Step},
 };
 use controller::conditions::{READY, STALLED, is_true};
 use jiff::{SignedDuration, Timestamp};
@@ -23,6 +25,7 @@ use crate::{
     cloud::{self, Inputs, service_name},
     engine::{Done, Of, Worker, objects::gone},
     names::MANAGER,
+    subject::refusal::REFUSED,
 };
 
 impl Worker {
@@ -105,8 +108,7 @@ impl Worker {
     ) -> Done {
         let name = service_name(self.name(), service);
         let api = self.services();
-        // In seconds. 0: it is not unhealthy, nor unseen.
-        let unhealthy_since = AtomicI64::new(0);
+        let clock = Clock::default();
         until(step, context, || async {
             let found = api.get_opt(&name).await;
             let found =
@@ -117,15 +119,7 @@ impl Worker {
                 )));
             };
             let stands = stands(&found);
-            let now = Timestamp::now().as_second();
-            let since = match (&stands, unhealthy_since.load(Ordering::Relaxed)) {
-                (Stands::Unhealthy(_) | Stands::Unseen(_), 0) => now,
-                (Stands::Unhealthy(_) | Stands::Unseen(_), since) => since,
-                _ => 0,
-            };
-            unhealthy_since.store(since, Ordering::Relaxed);
-            let seconds = if since == 0 { 0 } else { now - since };
-            let so_for = SignedDuration::from_secs(seconds);
+            let so_for = clock.so_for(&stands, Timestamp::now());
             match gate(stands, so_for) {
                 Gate::Open => Ok(Seen::There(None)),
                 Gate::Waits(why) => Ok(Seen::Missing(why)),
@@ -140,8 +134,19 @@ impl Worker {
         .await
     }
 
-    pub(super) async fn remove_services(&self, step: &Step, context: &mut StepContext) -> Done {
+    pub(super) async fn remove_services(
+        &self,
+        inputs: &Inputs,
+        step: &Step,
+        context: &mut StepContext,
+    ) -> Done {
         let api = self.services();
+        let on_delete = if inputs.drop {
+            OnDelete::Delete
+        } else {
+            OnDelete::Retain
+        };
+        self.tell_services(on_delete).await?;
         let own = async || {
             let found = api.list(&ListParams::default()).await;
             let found = found.map_err(|error| call("list the services", &error))?;
@@ -173,6 +178,26 @@ impl Worker {
         Ok(None)
     }
 
+    /// Says to the services what becomes of what they have, as the cloud says it now: no run may have told them since.
+    async fn tell_services(&self, on_delete: OnDelete) -> Result<(), Failure> {
+        let api = self.services();
+        let found = api.list(&ListParams::default()).await;
+        let found = found.map_err(|error| call("list the services", &error))?;
+        let own = found.items.iter().filter(|found| self.owns(found));
+        for service in own.filter(|service| must_be_told(service, on_delete)) {
+            let name = service.name_any();
+            self.about(&audit::object("OpenStackService", &name))?;
+            let told = json!({"spec": {"onDelete": on_delete}});
+            let parameters = PatchParams {
+                field_manager: Some(MANAGER.to_owned()),
+                ..PatchParams::default()
+            };
+            let told = api.patch(&name, &parameters, &Patch::Merge(&told)).await;
+            gone(told).map_err(|error| call(format!("store OpenStackService {name}"), &error))?;
+        }
+        Ok(())
+    }
+
     pub(super) fn services(&self) -> Api<OpenStackService> {
         Api::namespaced(self.work.client.clone(), &self.namespace())
     }
@@ -202,6 +227,19 @@ impl Worker {
     }
 }
 
+/// Whether a service of a cloud says something else of what becomes of its data. That it stays may have been said by somebody for this service
+/// alone.
+fn must_be_told(service: &OpenStackService, on_delete: OnDelete) -> bool {
+    let says = service.spec.on_delete.unwrap_or(OnDelete::Retain);
+    let managed = service.metadata.managed_fields.iter().flatten();
+    let mut others = managed.filter(|entry| entry.manager.as_deref() != Some(MANAGER));
+    let is_others = others.any(|entry| {
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+        fields.is_some_and(|fields| !fields["f:spec"]["f:onDelete"].is_null())
+    });
+    says != on_delete && (on_delete == OnDelete::Retain || !is_others)
+}
+
 /// How a service stands to whoever waits for it.
 #[derive(Debug, Eq, PartialEq)]
 enum Stands {
@@ -228,8 +266,15 @@ fn stands(service: &OpenStackService) -> Stands {
     if is_seen && is_true(&status.conditions, STALLED) {
         let mut conditions = status.conditions.iter();
         let stalled = conditions.find(|found| found.type_ == STALLED);
-        let why = stalled.map(|found| found.message.clone());
-        return Stands::Stalled(why.unwrap_or_default());
+        let why = stalled
+            .map(|found| found.message.clone())
+            .unwrap_or_default();
+        // The operator tries that again by itself: who refuses it may be away for a moment.
+        return if stalled.is_some_and(|found| found.reason == REFUSED) {
+            Stands::Unhealthy(why)
+        } else {
+            Stands::Stalled(why)
+        };
     }
     // A condition is of the generation that was looked at last, also while a run is at work on an older one.
     let generation = service.metadata.generation;
@@ -252,6 +297,21 @@ fn stands(service: &OpenStackService) -> Stands {
         return Stands::Unhealthy(waits);
     }
     Stands::Waits(waits)
+}
+
+/// Since when a service stands as it does.
+#[derive(Debug, Default)]
+struct Clock(Mutex<Option<(Discriminant<Stands>, Timestamp)>>);
+
+impl Clock {
+    /// For how long it has stood so, whatever was said of it.
+    fn so_for(&self, stands: &Stands, now: Timestamp) -> SignedDuration {
+        let stands = discriminant(stands);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = known.filter(|(known, _)| *known == stands);
+        let (_, since) = *known.insert(since.unwrap_or((stands, now)));
+        now.duration_since(since)
+    }
 }
 
 /// Whether whoever comes after a service may be changed.
@@ -304,6 +364,23 @@ mod tests {
     }
 
     #[test]
+    fn what_a_service_has_stays_where_the_cloud_or_somebody_says_so() {
+        let of = |says: Option<&str>, manager: &str| {
+            let mut service = service(1, &json!(null));
+            service.spec.on_delete = serde_json::from_value(json!(says)).unwrap();
+            let fields = says.map(|_| json!({"f:spec": {"f:onDelete": {}}}));
+            let managed = json!([{"manager": manager, "operation": "Apply", "fieldsV1": fields}]);
+            service.metadata.managed_fields = serde_json::from_value(managed).unwrap();
+            [OnDelete::Delete, OnDelete::Retain].map(|on_delete| must_be_told(&service, on_delete))
+        };
+        assert_eq!(of(None, MANAGER), [true, false]);
+        assert_eq!(of(Some("Retain"), MANAGER), [true, false]);
+        assert_eq!(of(Some("Retain"), "kubectl"), [false, false]);
+        assert_eq!(of(Some("Delete"), MANAGER), [false, true]);
+        assert_eq!(of(Some("Delete"), "kubectl"), [false, true]);
+    }
+
+    #[test]
     fn a_gate_opens_for_what_is_ready_and_shuts_for_what_will_not_be() {
         let of = |status: &serde_json::Value, minutes| {
             let stands = stands(&service(2, status));
@@ -316,6 +393,11 @@ mod tests {
             "conditions": [condition(READY, "False"), condition(STALLED, "True")],
         });
         assert_eq!(of(&stalled, 0), Gate::Shut("Stalled because".to_owned()));
+        let mut refused = stalled.clone();
+        refused["conditions"][1]["reason"] = json!(REFUSED);
+        let why = || "Stalled because".to_owned();
+        assert_eq!(of(&refused, 4), Gate::Waits(why()));
+        assert_eq!(of(&refused, 5), Gate::Shut(why()));
         let unhealthy = json!({
             "observedGeneration": 2, "phase": "Unhealthy", "blockedOn": "glance/health waits",
             "conditions": [condition(READY, "False")],
@@ -329,6 +411,19 @@ mod tests {
             before["observedGeneration"] = json!(1);
             assert!(matches!(of(&before, 600), Gate::Waits(_)), "{before}");
         }
+    }
+
+    #[test]
+    fn who_stands_otherwise_than_before_has_all_the_time_again() {
+        let clock = Clock::default();
+        let minute = |minute: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_mins(minute);
+        let unseen = |at: i64| clock.so_for(&Stands::Unseen(at.to_string()), minute(at));
+        assert_eq!(unseen(0).as_mins(), 0);
+        assert_eq!(unseen(6).as_mins(), 6);
+        let unhealthy = |at: i64| clock.so_for(&Stands::Unhealthy(String::new()), minute(at));
+        assert_eq!(unhealthy(7).as_mins(), 0);
+        assert_eq!(unhealthy(9).as_mins(), 2);
+        assert_eq!(unseen(10).as_mins(), 0);
     }
 
     #[test]

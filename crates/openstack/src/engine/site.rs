@@ -1,10 +1,13 @@
 //! Where an object is: its Secrets, and the way from there to its database server and to Keystone. Steps and probes read and reach the
 //! same.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::run::Failure;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{Namespace, Secret},
+};
 use kube::{Api, Client, ResourceExt};
 use runs::calls::{call, config, transient};
 
@@ -48,8 +51,7 @@ impl Site {
 
     /// A key of a Secret.
     pub(crate) async fn secret_value(&self, secret: &str, key: &str) -> Result<String, Failure> {
-        let value = self.optional_value(secret, key).await?;
-        value.ok_or_else(|| missing(secret, &format!("has no key {key}")))
+        self.read_secret(secret).await?.value(key)
     }
 
     /// A key of a Secret. None: it has no such key.
@@ -58,15 +60,21 @@ impl Site {
         secret: &str,
         key: &str,
     ) -> Result<Option<String>, Failure> {
+        self.read_secret(secret).await?.optional(key)
+    }
+
+    /// All keys of a Secret, as they are at one moment.
+    pub(crate) async fn read_secret(&self, secret: &str) -> Result<Held, Failure> {
         let found = self
             .secrets()
             .get_opt(secret)
             .await
             .map_err(|error| call(format!("read Secret {secret}"), &error))?;
         let found = found.ok_or_else(|| missing(secret, "is not there"))?;
-        let value = found.data.and_then(|mut data| data.remove(key));
-        let text = value.map(|value| String::from_utf8(value.0)).transpose();
-        text.map_err(|_| missing(secret, &format!("holds no text under {key}")))
+        Ok(Held {
+            name: secret.to_owned(),
+            data: found.data.unwrap_or_default(),
+        })
     }
 
     /// The way to a database server, and who a Secret speaks of.
@@ -75,8 +83,8 @@ impl Site {
         (host, port): (&str, u16),
         secret: &str,
     ) -> Result<(reach::Way, sql::Login), Failure> {
-        let username = self.secret_value(secret, "username").await?;
-        let password = self.secret_value(secret, "password").await?;
+        let held = self.read_secret(secret).await?;
+        let (username, password) = (held.value("username")?, held.value("password")?);
         let way = reach::to(&self.client, &self.namespace, host, port)
             .await
             .map_err(|error| transient("Unreachable", controller::chain(&error)))?;
@@ -95,17 +103,12 @@ impl Site {
         secret: &str,
         project: Option<&str>,
     ) -> Result<Login, Failure> {
-        let project = match project {
-            Some(key) => {
-                let named = self.optional_value(secret, key).await?;
-                Some(named.unwrap_or_else(|| ADMIN_PROJECT.to_owned()))
-            }
-            None => None,
-        };
+        let held = self.read_secret(secret).await?;
+        let project = project.map(|key| held.optional(key)).transpose()?;
         Ok(Login {
-            username: self.secret_value(secret, "username").await?,
-            password: self.secret_value(secret, "password").await?,
-            project,
+            username: held.value("username")?,
+            password: held.value("password")?,
+            project: project.map(|named| named.unwrap_or_else(|| ADMIN_PROJECT.to_owned())),
         })
     }
 
@@ -203,6 +206,28 @@ impl Site {
         Session::begin(&self.client, &self.namespace, url, login)
             .await
             .map_err(|error| accounts::said(&error))
+    }
+}
+
+/// What a Secret holds.
+pub(crate) struct Held {
+    name: String,
+    data: BTreeMap<String, ByteString>,
+}
+
+impl Held {
+    /// A key of it.
+    pub(crate) fn value(&self, key: &str) -> Result<String, Failure> {
+        let value = self.optional(key)?;
+        value.ok_or_else(|| missing(&self.name, &format!("has no key {key}")))
+    }
+
+    /// A key of it. None: it has no such key.
+    pub(crate) fn optional(&self, key: &str) -> Result<Option<String>, Failure> {
+        let value = self.data.get(key);
+        let text = value.map(|value| String::from_utf8(value.0.clone()));
+        text.transpose()
+            .map_err(|_| missing(&self.name, &format!("holds no text under {key}")))
     }
 }
 

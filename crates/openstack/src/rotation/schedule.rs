@@ -375,20 +375,21 @@ fn is_rotation(run: &Run) -> bool {
 /// A plan cannot be written as JSON.
 pub fn next<K: Wish>(
     object: &K,
+    rotations: &[Scheduled],
     observed: &Observed,
     wanted: &Wanted,
 ) -> Result<Option<NewRun>, serde_json::Error> {
     if !observed.unhealthy.is_empty() {
         return Ok(None);
     }
-    let all = object.rotations().into_iter();
+    let all = rotations.iter();
     let due = all.filter_map(|scheduled| Some((scheduled.due(observed)?, scheduled)));
     let due = due.filter(|(due, _)| *due <= observed.now);
     let Some((due, scheduled)) = due.min_by_key(|(due, _)| *due) else {
         return Ok(None);
     };
     let alone = Wanted {
-        install: vec![scheduled.step],
+        install: vec![scheduled.step.clone()],
         ..wanted.clone()
     };
     let operation = Operation::Rotate;

@@ -1,11 +1,12 @@
-"""Has oslo.config's own validator look at the configuration files of a service, and oslo.policy at its rules; prints a line of JSON for
-whatever they find.
+"""Has oslo.config's own validator look at the configuration files of a service, and oslo.policy at its rules, and looks whether the image
+has the revisions that the tables are at; prints a line of JSON for whatever is found.
 
 It runs in the image of the service and is all that is brought there; of oslo.config it uses what its two programs do. Its arguments
 are what is asked, as `schema.rs` writes it, and the code to end with where the image cannot tell.
 """
 
 import difflib
+import importlib.util
 import json
 import logging
 import os
@@ -113,6 +114,30 @@ def policy(file, asked):
     return is_refused
 
 
+def revisions(place):
+    """Those of all migrations that the image has. Nothing of them is executed."""
+    package, _, below = place.partition("/")
+    found = importlib.util.find_spec(package)
+    known = set()
+    for root in found.submodule_search_locations or [] if found else []:
+        for directory, _, files in os.walk(os.path.join(root, below)):
+            for file in (file for file in files if file.endswith(".py")):
+                with open(os.path.join(directory, file), encoding="utf-8") as text:
+                    known.update(re.findall(r"^revision\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", text.read(), re.MULTILINE))
+    return known
+
+
+def tables(asked):
+    """Who has tables that he does not know finds that out in the middle of changing them, or not at all."""
+    known = revisions(asked["revisions"])
+    if not known:
+        unavailable(f"its packages have no revisions of tables in {asked['revisions']}")
+    later = sorted(set(asked["tables"]) - known)
+    if later:
+        say("Later", later)
+        sys.exit(REFUSED)
+
+
 def main(asked):
     there = {entry.name for entry in entry_points(group="oslo.config.opts")}
     own = asked["namespaces"][0]
@@ -151,6 +176,9 @@ def main(asked):
 
 
 try:
+    if json.loads(sys.argv[-2])["tables"]:
+        tables(json.loads(sys.argv[-2]))
+
     from importlib.metadata import entry_points
 
     from oslo_config import generator, iniparser, validator

@@ -20,6 +20,7 @@ use crate::{
     release::{self, Change},
     rotation::{Noted, schedule},
     seed::look::Looked,
+    subject::Resolved,
     wish::{Operation, Wanted, Wish},
 };
 
@@ -198,6 +199,13 @@ pub enum Decision {
     Forget,
 }
 
+impl Decision {
+    /// Whether it begins what is done beside what the object wishes for.
+    pub(super) fn is_aside(&self) -> bool {
+        matches!(self, Self::Start(new) if Operation::ASIDE.contains(&new.operation))
+    }
+}
+
 /// A run to be stored.
 #[derive(Clone, Debug)]
 pub struct NewRun {
@@ -225,12 +233,25 @@ impl NewRun {
 ///
 /// A plan cannot be written as JSON.
 pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_json::Error> {
+    decide(object, &Resolved::of(object), observed)
+}
+
+/// The same of an object whose meaning is known.
+///
+/// # Errors
+///
+/// As of [`plan`].
+pub(crate) fn decide<K: Wish>(
+    object: &K,
+    resolved: &Resolved,
+    observed: &Observed,
+) -> Result<Decision, serde_json::Error> {
     // What a person had done by hand has to end first, and a backup or what is done with one, and a rotation of keys.
     let mut asides = observed.runs.iter().rev().filter(|run| is_aside(run));
     let aside = asides.find(|run| is_active(phase(run)));
     let last = observed.answers().next();
     if object.meta().deletion_timestamp.is_some() {
-        return deletion(object, observed, aside.or(last));
+        return deletion(object, resolved, observed, aside.or(last));
     }
     let at_work = last.filter(|run| is_active(phase(run)));
     // What is at work is of a wish that could be carried out, and leaves nothing half done.
@@ -244,9 +265,9 @@ pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_
             at_work.unwrap_or(restore).clone(),
         )));
     }
-    let wanted = match object.wanted() {
+    let wanted = match &resolved.wanted {
         Ok(wanted) => wanted,
-        Err(problems) => return Ok(refused(problems)),
+        Err(problems) => return Ok(refused(problems.clone())),
     };
     let is_for = |run: &&Run| {
         run.spec.plan.inputs == wanted.inputs
@@ -264,7 +285,7 @@ pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_
         // Another Windlass may come to the same by other steps.
         let is_made = last.is_some_and(|run| is_for(&run) && phase(run) == RunPhase::Succeeded);
         let again = match aside {
-            None if is_made => errand::next_restore(object, observed, &wanted)?,
+            None if is_made => errand::next_restore(object, observed, wanted)?,
             _ => None,
         };
         let at_work = aside.filter(|run| !is_of(run, Operation::Step));
@@ -289,7 +310,7 @@ pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_
         return Ok(match aside {
             Some(by_hand) if is_of(by_hand, Operation::Step) => Decision::Keep(run),
             Some(errand) => Decision::Follow(Box::new(errand.clone())),
-            None => match aside_of(object, observed, &wanted)? {
+            None => match aside_of(object, resolved, observed, wanted)? {
                 Some(new) => Decision::Start(Box::new(new)),
                 None => Decision::Keep(run),
             },
@@ -298,11 +319,11 @@ pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_
     if let Some(run) = aside {
         return Ok(Decision::Follow(Box::new(run.clone())));
     }
-    let (operation, reason) = match observed.change(&wanted) {
+    let (operation, reason) = match observed.change(wanted) {
         Ok(None) => (Operation::Install, "it is wanted"),
         Ok(Some(Change::Release)) => (Operation::Upgrade, "another release is wanted"),
         // The run that began it did not end it: what stands at steps of upgrades stands at these.
-        Ok(Some(Change::None)) if observed.is_between(&wanted) => {
+        Ok(Some(Change::None)) if observed.is_between(wanted) => {
             (Operation::Upgrade, "another release is wanted still")
         }
         Ok(Some(Change::None)) => (Operation::Update, "what is wanted has changed"),
@@ -318,17 +339,19 @@ pub fn plan<K: Wish>(object: &K, observed: &Observed) -> Result<Decision, serde_
 /// What is begun for an object that is as it should be: one thing after the other.
 fn aside_of<K: Wish>(
     object: &K,
+    resolved: &Resolved,
     observed: &Observed,
     wanted: &Wanted,
 ) -> Result<Option<NewRun>, serde_json::Error> {
     match errand::next(object, observed, wanted)? {
         Some(new) => Ok(Some(new)),
-        None => schedule::next(object, observed, wanted),
+        None => schedule::next(object, &resolved.rotations, observed, wanted),
     }
 }
 
 fn deletion<K: Wish>(
     object: &K,
+    resolved: &Resolved,
     observed: &Observed,
     last: Option<&Run>,
 ) -> Result<Decision, serde_json::Error> {
@@ -340,7 +363,7 @@ fn deletion<K: Wish>(
         return Ok(Decision::Forget);
     };
     // What does not render, or cannot be otherwise, need not be to go: what was made of it is known.
-    let wanted = object.wanted().or_else(|problems| {
+    let wanted = resolved.wanted.clone().or_else(|problems| {
         let mut made = observed.answers();
         let removal = made.find_map(|run| object.removal(&run.spec.plan.inputs));
         removal.ok_or(problems)
@@ -354,7 +377,17 @@ fn deletion<K: Wish>(
     };
     match (deletes, phase(last)) {
         (true, RunPhase::Succeeded) => return Ok(Decision::Forget),
-        (true, phase) if is_active(phase) || !is_outdated() => return Ok(Decision::Follow(own())),
+        (true, _) if !is_outdated() => return Ok(Decision::Follow(own())),
+        // It may wait for ever for what need not go any more.
+        (true, phase) if is_active(phase) => {
+            return Ok(match wanted {
+                Ok(wanted) => {
+                    let plan = wanted.plan(Operation::Delete, "it is being deleted")?;
+                    Decision::Supersede(own(), plan.digest)
+                }
+                Err(_) => Decision::Follow(own()),
+            });
+        }
         (false, phase) if is_active(phase) => return Ok(Decision::Cancel(own())),
         _ => {}
     }
@@ -765,8 +798,19 @@ mod tests {
         all.is_namespace_going = true;
         assert_eq!(decide(&going, &mut all), "forget");
         assert_eq!(decide(&going, &mut world), "start delete-2");
+        // Whoever waits for a server that is away may let everything stay.
+        let mut retained = going.clone();
+        going.spec.on_delete = Some(api::openstack::OnDelete::Delete);
+        assert_eq!(decide(&going, &mut world), "supersede delete-2");
+        end(&mut world, RunPhase::Superseded);
+        assert_eq!(decide(&going, &mut world), "start delete-3");
+        assert_eq!(decide(&going, &mut world), "follow delete-3");
+        std::mem::swap(&mut going, &mut retained);
+        assert_eq!(decide(&going, &mut world), "supersede delete-3");
+        end(&mut world, RunPhase::Superseded);
+        assert_eq!(decide(&going, &mut world), "start delete-4");
         end(&mut world, RunPhase::Failed);
-        assert_eq!(decide(&going, &mut world), "follow delete-2");
+        assert_eq!(decide(&going, &mut world), "follow delete-4");
         end(&mut world, RunPhase::Succeeded);
         assert_eq!(decide(&going, &mut world), "forget");
     }

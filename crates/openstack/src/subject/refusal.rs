@@ -1,12 +1,12 @@
 //! What the API refuses to the operator, as the object tells it: the log of the operator is read by nobody who can help.
 
 use kube::core::Status;
-use runs::control;
+use runs::{calls::is_too_large, control};
 
 use super::Error;
 
 /// The reason while the API refuses what a pass needs.
-pub(super) const REFUSED: &str = "Refused";
+pub(crate) const REFUSED: &str = "Refused";
 
 /// What was refused, by what word, and what helps. None: the API did not answer, or it passes by itself.
 pub(super) fn refusal(error: &Error) -> Option<String> {
@@ -47,10 +47,8 @@ fn remedy(status: &Status) -> Option<&'static str> {
             Some("have the webhook allow it")
         }
         400 | 422 => Some("install the CustomResourceDefinitions of this version of Windlass"),
-        413 => Some(LESS),
         _ if status.message.contains("webhook") => Some("see that the webhook answers"),
-        // What etcd does not take comes as an error of the server.
-        _ if status.message.contains("too large") => Some(LESS),
+        _ if is_too_large(status) => Some(LESS),
         _ => None,
     }
 }
@@ -58,7 +56,7 @@ fn remedy(status: &Status) -> Option<&'static str> {
 const LESS: &str = "say less in its spec: each run carries that, and the files that it gives";
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use api::{
@@ -84,10 +82,10 @@ mod tests {
     use tower::Layer as _;
 
     use super::*;
-    use crate::subject::{Context, reconcile};
+    use crate::subject::{Context, Meanings, reconcile};
 
     /// A store that has read that there is nothing.
-    fn empty<K>() -> Store<DeserializeGuard<K>>
+    pub(in crate::subject) fn empty<K>() -> Store<DeserializeGuard<K>>
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + 'static,
     {
@@ -134,6 +132,7 @@ mod tests {
             services: empty(),
             runs: empty(),
             events: Events::new(client.clone(), "openstack"),
+            meanings: Meanings::default(),
             probes: crate::health::Probes::default(),
             looks: crate::seed::look::Looks::default(),
         });
@@ -206,6 +205,11 @@ mod tests {
             ),
             (500, "etcdserver: request is too large", "say less"),
             (413, "limit is 3145728", "say less"),
+            (
+                500,
+                "rpc error: code = ResourceExhausted desc = trying to send message larger than max (3000145 vs. 2097152)",
+                "say less",
+            ),
         ] {
             let told = refusal(&answer(code, message)).unwrap();
             for part in ["refuses to store the run", message, helps] {

@@ -13,9 +13,9 @@ use controller::{
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::ResourceExt;
-use runs::{is_active, phase};
+use runs::{calls::AGAIN, is_active, phase};
 
-use super::{Applied, Context, Decision, Error, Layer, Observed, refusal::REFUSED};
+use super::{Applied, Context, Decision, Error, Layer, Observed, Resolved, refusal::REFUSED};
 use crate::{
     action::Action,
     backup::{
@@ -30,6 +30,7 @@ use crate::{
 /// Writes the status if it changed, and the Event of what happened.
 pub(super) async fn publish<K: Layer>(
     object: &K,
+    resolved: &Resolved,
     applied: &Applied,
     observed: &Observed,
     context: &Context<K>,
@@ -44,7 +45,7 @@ pub(super) async fn publish<K: Layer>(
     let place = (object.service(), namespace.as_str());
     let mut told = told((&before, generation), place, applied, observed, now);
     of_backups(object, &before, applied, observed, &mut told);
-    of_rotations(object, applied, observed, &mut told);
+    of_rotations(object, resolved, applied, observed, &mut told);
     if let Some(occurrence) = occurrence(&before, &told) {
         let regarding = ObjectReference {
             api_version: Some(K::api_version(&()).into_owned()),
@@ -109,6 +110,7 @@ fn told(
         goal: run.map(|run| run.spec.operation.clone()),
         steps: run.map(steps),
         blocked_on: blocked(service, run, observed, &conditions)
+            .or_else(|| applied.refused.clone())
             .map(|what| api::text::lines(&hint::placed(&what, namespace), BLOCKED_ON)),
         run: run.map(ResourceExt::name_any),
         left: match &observed.seeded {
@@ -164,12 +166,18 @@ fn of_backups<K: Layer>(
 }
 
 /// What is told of keys and passwords that are rotated on a schedule, of what was made and is to stay.
-fn of_rotations<K: Layer>(object: &K, applied: &Applied, observed: &Observed, told: &mut Told) {
+fn of_rotations<K: Layer>(
+    object: &K,
+    resolved: &Resolved,
+    applied: &Applied,
+    observed: &Observed,
+    told: &mut Told,
+) {
     if !observed.was_made() || object.meta().deletion_timestamp.is_some() {
         return;
     }
     let namespace = object.namespace().unwrap_or_default();
-    for scheduled in object.rotations() {
+    for scheduled in &resolved.rotations {
         let mut status = scheduled.told(&applied.decision, observed);
         status.message = status.message.map(|text| hint::placed(&text, &namespace));
         let status = Some(status);
@@ -365,7 +373,9 @@ fn follow(run: &Run, observed: &Observed) -> (Phase, Summary) {
                 .as_ref()
                 .and_then(|status| status.failure.clone());
             let why = failure.map(|failure| {
-                let remedy = failure.remedy.map(|remedy| format!("; {remedy}"));
+                // Nobody does so any more.
+                let remedy = failure.remedy.filter(|remedy| remedy != AGAIN);
+                let remedy = remedy.map(|remedy| format!("; {remedy}"));
                 format!("{}{}", failure.message, remedy.unwrap_or_default())
             });
             let why = why.unwrap_or_else(|| "nothing is known of why".to_owned());
@@ -489,7 +499,7 @@ mod tests {
             _ => Decision::Follow(Box::new(run.clone())),
         };
         let run = Some(run);
-        let applied = Applied { decision, run };
+        let applied = Applied::new(decision, run);
         let place = (Some("glance"), "cloud");
         told((before, Some(1)), place, &applied, observed, observed.now)
     }

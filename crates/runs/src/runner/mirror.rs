@@ -31,7 +31,7 @@ use workflow::{
 };
 
 use super::error::Error;
-use crate::{Words, Work};
+use crate::{Words, Work, calls::is_too_large};
 
 /// The field manager of the status of Runs.
 pub const FIELD_MANAGER: &str = "windlass-runner";
@@ -262,11 +262,8 @@ impl Refusal {
             return None;
         };
         match answer.code {
-            400 | 413 | 422 => Some(Self::Content(answer.message.clone())),
-            // What etcd does not take comes as an error of the server.
-            500 if answer.message.contains("too large") => {
-                Some(Self::Content(answer.message.clone()))
-            }
+            400 | 422 => Some(Self::Content(answer.message.clone())),
+            _ if is_too_large(answer) => Some(Self::Content(answer.message.clone())),
             401 | 403 | 405 => Some(Self::Rights),
             _ => None,
         }

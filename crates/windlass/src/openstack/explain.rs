@@ -30,7 +30,7 @@ pub(super) fn explain(options: &ExplainSetting) -> anyhow::Result<()> {
         let definition = definition::find(&object.spec.service)
             .with_context(|| format!("no service is called {}", object.spec.service))?;
         written.built_in(&definition.name, &options.file);
-        let started = components::of(object, &definition).map_err(|problems| wrong(&problems))?;
+        let started = components::of(object, definition).map_err(|problems| wrong(&problems))?;
         let mut said = object.spec.components.values();
         let is_said = said.any(|said| !said.config.is_empty());
         for component in &started {
@@ -38,7 +38,7 @@ pub(super) fn explain(options: &ExplainSetting) -> anyhow::Result<()> {
             if component.name == API || components::has_files(object, &component.name) {
                 let component = Component {
                     object,
-                    definition: &definition,
+                    definition,
                     name: &component.name,
                     is_one_of_several: started.len() > 1 || is_said,
                 };

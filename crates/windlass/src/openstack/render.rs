@@ -184,7 +184,13 @@ fn of_cloud(cloud: &OpenStack, services: &[OpenStackService]) -> anyhow::Result<
             }
             Some(Action::MakeMessagingSecret) => {
                 let secret = names::secret(&rabbitmq_server(&name), "admin");
-                let keys = ["username", "password", "rabbitmq.conf", "transport_url"];
+                let keys = [
+                    "username",
+                    "password",
+                    "rabbitmq.conf",
+                    "definitions.json",
+                    "transport_url",
+                ];
                 lines = vec![unprinted(&secret, &keys)];
             }
             Some(Action::Declare(named)) => {
@@ -220,7 +226,7 @@ fn of_service(service: &OpenStackService, within: Option<&str>) -> anyhow::Resul
     let wanted = super::wanted(service)?;
     let steps = wanted.steps(Operation::Install);
     let inputs = serde_json::from_value(Value::Object(wanted.inputs))?;
-    let writes = audit::of_service((&name, &namespace), (&inputs, &definition), &steps);
+    let writes = audit::of_service((&name, &namespace), (&inputs, definition), &steps);
     let subject = subject(service);
     let entry = |step: &Step| Entry {
         id: match within {
@@ -233,7 +239,7 @@ fn of_service(service: &OpenStackService, within: Option<&str>) -> anyhow::Resul
                 let words = definition.secret_words();
                 words
                     .map(|word| {
-                        let keys = made::secret_keys(&definition, word);
+                        let keys = made::secret_keys(definition, word);
                         unprinted(&names::secret(&name, word), keys)
                     })
                     .collect()
@@ -241,7 +247,7 @@ fn of_service(service: &OpenStackService, within: Option<&str>) -> anyhow::Resul
             _ => super::lines(step, &writes),
         },
         namespace: namespace.clone(),
-        made: subject.of_service(&inputs, &definition, step),
+        made: subject.of_service(&inputs, definition, step),
     };
     Ok(steps.iter().map(entry).collect())
 }

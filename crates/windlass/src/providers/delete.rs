@@ -197,11 +197,7 @@ fn nowhere_else(
 }
 
 /// That nothing of it is at work when the provider has gone: what somebody else keeps needs the definitions.
-async fn nothing_stays(
-    there: &Client,
-    provider: &Provider,
-    namespace: &str,
-) -> anyhow::Result<()> {
+async fn nothing_stays(there: &Client, provider: &Provider, namespace: &str) -> anyhow::Result<()> {
     let left = definitions::workloads_left(there, provider, namespace).await;
     let left = answered(left, "see what is at work without it")?;
     ensure!(

@@ -118,7 +118,9 @@ pub(super) async fn show(client: &Client, planned: &Planned) -> anyhow::Result<V
         let not_lent = lent::not_lent(client, &stand.spec, &stand.namespace).await;
         // Who plans need not have the right to look there.
         let lines = not_lent.unwrap_or_else(|error| {
-            vec![format!("whether what it is made of is lent to it cannot be seen: {error}")]
+            vec![format!(
+                "whether what it is made of is lent to it cannot be seen: {error}"
+            )]
         });
         for line in lines {
             say!("!  {}: {}", stand.title(), terminal::text(&line));
