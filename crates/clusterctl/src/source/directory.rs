@@ -52,7 +52,7 @@ pub enum DirectoryError {
         names: Vec<String>,
     },
     /// A file that is not taken.
-    #[error("{path} is not taken")]
+    #[error("{path}: {source}")]
     File {
         /// The file.
         path: PathBuf,
