@@ -690,11 +690,6 @@ async fn nothing_of_another_namespace_is_told_or_used() {
     for secret in ["hunter2", "s3cr3t", "a012"] {
         assert!(!told.contains(secret), "{told}");
     }
-    // What is taken back meanwhile is not used by who has it planned already.
-    world
-        .applied("kubectl", &secrets, &secret("vault", "others"))
-        .await;
-    world.is_told(NAMESPACE, "ComponentsFetchError").await;
 }
 
 #[tokio::test]
