@@ -218,3 +218,55 @@ async fn put(api: &Api<DynamicObject>, object: &Object) -> Result<DynamicObject,
 pub(super) fn stands(wanted: &Object, found: &DynamicObject) -> bool {
     serde_json::to_value(found).is_ok_and(|found| rights::stands(wanted, &found))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::{Arc, Mutex},
+    };
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    fn binding(role: &str) -> Value {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": "manager", "uid": "u", "resourceVersion": "1"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}, "subjects": [],
+        })
+    }
+
+    /// An API that has a binding to that role, and what was asked of it beside reading.
+    fn world(role: &str) -> (Api<DynamicObject>, Arc<Mutex<Vec<String>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (noting, answer) = (Arc::clone(&asked), binding(role).to_string());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            if request.method() != "GET" {
+                noting.lock().unwrap().push(request.method().to_string());
+            }
+            let answer = axum::body::Body::from(answer.clone());
+            async move { Ok::<_, Infallible>(Response::new(answer)) }
+        });
+        let kind = GroupVersionKind::gvk("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding");
+        let resource = ApiResource::from_gvk(&kind);
+        let api = Api::all_with(Client::new(service, "default"), &resource);
+        (api, asked)
+    }
+
+    #[tokio::test]
+    async fn a_binding_to_another_role_is_made_anew_and_no_other_one_is() {
+        for (there, expected) in [("old", ["DELETE", "PATCH"].as_slice()), ("new", &["PATCH"])] {
+            let (api, asked) = world(there);
+            let wanted = Object::new(binding("new")).unwrap();
+            // Whether it is somebody else's is tried first where it stays.
+            apply(&api, &wanted, None).await.unwrap();
+            let asked = asked.lock().unwrap();
+            let asked: Vec<_> = asked.iter().map(String::as_str).collect();
+            assert_eq!(asked, expected, "{there}");
+        }
+    }
+}
