@@ -204,7 +204,33 @@ fn is_group_settled(group: &NodeGroup, live: &Live) -> bool {
     let is_seen =
         status["observedGeneration"].as_i64() >= object["metadata"]["generation"].as_i64();
     let counts = ["replicas", "readyReplicas", "upToDateReplicas"];
-    is_seen && is_made && counts.into_iter().all(|key| count(key) == wanted)
+    is_seen
+        && is_made
+        && counts.into_iter().all(|key| count(key) == wanted)
+        && has_new_sets(group, object, live)
+}
+
+/// Whether no machine is of a set that was made for what the group was before.
+///
+/// A MachineDeployment counts as up to date what its MachineSets call so, and they look only after it has: for a moment after a change it
+/// has seen the new machines' template, and counts all the old ones.
+fn has_new_sets(group: &NodeGroup, deployment: &Value, live: &Live) -> bool {
+    let of = |object: &Value| {
+        let spec = &object["spec"]["template"]["spec"];
+        [
+            spec["version"].clone(),
+            spec["bootstrap"]["configRef"]["name"].clone(),
+            spec["infrastructureRef"]["name"].clone(),
+        ]
+    };
+    let wanted = of(deployment);
+    let sets = live.of(Kind::MachineSet).filter(|set| is_of(set, group));
+    let is_empty = |set: &Value| {
+        let counts = [&set["spec"]["replicas"], &set["status"]["replicas"]];
+        counts.iter().all(|count| count.as_u64() == Some(0))
+    };
+    let mut old = sets.filter(|set| of(set) != wanted);
+    old.all(is_empty)
 }
 
 fn is_of(object: &Value, group: &NodeGroup) -> bool {

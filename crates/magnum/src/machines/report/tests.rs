@@ -136,6 +136,34 @@ fn a_change_is_complete_when_the_last_old_machine_is_gone() {
 }
 
 #[test]
+fn a_change_is_not_complete_while_machines_are_of_a_set_of_before() {
+    let (mut cluster, seen) = world();
+    cluster.metadata.generation = Some(2);
+    cluster.status = Some(CoeClusterStatus {
+        state: Some(State::UpdateInProgress),
+        ..CoeClusterStatus::default()
+    });
+    let now = seen.live.of(Kind::Deployment).next().unwrap();
+    let (spec, labels) = (now["spec"].clone(), now["metadata"]["labels"].clone());
+    let mut set = json!({
+        "metadata": {"name": "of-before", "labels": labels},
+        "spec": {"replicas": 2, "template": spec["template"]}, "status": {"replicas": 2},
+    });
+    let state_with = |set: &Value| {
+        let mut seen = seen.clone();
+        seen.live.0.push((Kind::MachineSet, set.clone()));
+        told(&cluster, &seen, NOW).state
+    };
+    assert_eq!(state_with(&set), Some(State::UpdateComplete));
+    set["spec"]["template"]["spec"]["version"] = json!("v1.33.1");
+    assert_eq!(state_with(&set), Some(State::UpdateInProgress));
+    set["spec"]["replicas"] = json!(0);
+    assert_eq!(state_with(&set), Some(State::UpdateInProgress));
+    set["status"]["replicas"] = json!(0);
+    assert_eq!(state_with(&set), Some(State::UpdateComplete));
+}
+
+#[test]
 fn a_cluster_that_is_there_is_complete_and_well() {
     let (cluster, seen) = world();
     let told = told(&cluster, &seen, NOW);
