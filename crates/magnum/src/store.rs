@@ -26,7 +26,7 @@ mod secrets;
 pub(crate) use secrets::{forget, own, replace_data, secret_name, secret_of};
 
 /// How often a change is tried on what others changed meanwhile.
-const TRIES: u8 = 8;
+pub(crate) const TRIES: u8 = 8;
 
 /// An object that a project has, and that people name.
 pub trait Stored:

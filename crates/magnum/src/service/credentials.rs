@@ -1,6 +1,7 @@
 //! The credentials by which clusters of servers use the cloud: made with their clusters, and rotated.
 
 use api::magnum::CoeCluster;
+use http::StatusCode;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
@@ -17,6 +18,7 @@ use crate::{
     contract::{Fault, Version},
     credential::{self, Credential, Record},
     machines::CREDENTIALS,
+    store::TRIES,
 };
 
 /// What a token that makes no credentials can be exchanged for.
@@ -72,13 +74,28 @@ pub(super) async fn rotate(asked: &Asked<'_>, cluster: &str) -> Result<Answer, F
     if cluster.metadata.deletion_timestamp.is_none() {
         key_pair(&session, &cluster.spec).await?;
     }
-    let project = &cluster.spec.project_id;
+    let mut tries = 1;
+    while let Err(fault) = exchange(asked, &session, &cluster).await {
+        // The operator renews and tidies the same Secret.
+        if fault.status() != StatusCode::CONFLICT || tries == TRIES {
+            return Err(fault);
+        }
+        tries += 1;
+    }
+    // What it says of its last change wakes the operator.
+    asked.store().change(cluster, |_| Ok(())).await?;
+    Answer::accepted(json!({"uuid": uuid}))
+}
+
+/// Makes another credential and keeps it. What was made is discarded where somebody else was quicker.
+async fn exchange(asked: &Asked<'_>, session: &Session, cluster: &CoeCluster) -> Result<(), Fault> {
+    let (uuid, project) = (cluster.name_any(), &cluster.spec.project_id);
     let before = asked
         .store()
         .secret(project, &credential::name(&uuid))
         .await?;
     let instead = before.as_ref().and_then(Record::of);
-    let given = Credential::found(&session, &uuid, instead, Timestamp::now()).await;
+    let given = Credential::found(session, &uuid, instead, Timestamp::now()).await;
     let given = given.map_err(|error| match error {
         CloudError::Refused { .. } => Fault::forbidden(format!(
             "Failed to make an application credential for cluster {uuid}: {error}. {REMEDY}."
@@ -86,15 +103,13 @@ pub(super) async fn rotate(asked: &Asked<'_>, cluster: &str) -> Result<Answer, F
         error => error.told(),
     })?;
     let secret = given.secret(&uuid);
-    let kept = asked.store().keep(&cluster, before.as_ref(), &secret).await;
+    let kept = asked.store().keep(cluster, before.as_ref(), &secret).await;
     if let Err(fault) = kept
-        && !is_kept(asked, &session, &cluster, given).await?
+        && !is_kept(asked, session, cluster, given).await?
     {
         return Err(fault);
     }
-    // What it says of its last change wakes the operator.
-    asked.store().change(cluster, |_| Ok(())).await?;
-    Answer::accepted(json!({"uuid": uuid}))
+    Ok(())
 }
 
 /// Takes away the credential of a cluster that could not be stored, and then lets its Secret go. Where nobody can say whether the cluster

@@ -186,6 +186,27 @@ async fn a_credential_is_renewed_before_it_ends_or_its_cluster_says_why_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_rotates_at_the_same_time_as_others_waits_for_them() {
+    let cloud = Cloud::with_identity().await;
+    let template = cloud.template("small", "v1.34.3", "ubuntu").await;
+    let uuid = cloud.create(&template).await;
+    cloud.until_state(&uuid, "CREATE_COMPLETE").await;
+    let by = |token: &'static str| cloud.rotate(token, &uuid);
+    tokio::join!(
+        by(MEMBER),
+        by("p1:joe:member"),
+        by(MEMBER),
+        by("p1:joe:member"),
+    );
+    cloud
+        .until(&uuid, "only the last one's are left", |_| {
+            let of = |user: &str| cloud.of_user(user).len();
+            cloud.world.keystone.credentials().len() == 2 && (of("ann") == 2 || of("joe") == 2)
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_can_make_no_credential_makes_no_cluster_unless_the_project_has_one() {
     let cloud = Cloud::with_identity().await;
     let template = cloud.template("small", "v1.34.3", "ubuntu").await;
