@@ -49,7 +49,10 @@ fn a_cluster_of_servers_lives_under_the_real_managers() {
     founded.unwrap();
     let made = cloud.until("first", "CREATE_COMPLETE");
     assert_eq!(made["coe_version"], "v1.34.3");
-    assert_eq!(made["health_status"], "HEALTHY", "{made:#}");
+    cloud.wait("first to be healthy", || {
+        let shown = cloud.show("first")?;
+        Ok((shown["health_status"] == "HEALTHY").then_some(()))
+    });
     let uuid = made["uuid"].as_str().unwrap().to_owned();
     let namespace = format!("coe-{uuid}");
     tell("the cluster is there");
