@@ -146,6 +146,21 @@ pub(crate) async fn noted(
     })))
 }
 
+/// Whether there is a record, be it of an installation that has not come to its end.
+///
+/// # Errors
+///
+/// As of [`noted`].
+pub(crate) async fn has_record(
+    there: &Client,
+    namespace: &str,
+    manifest_label: &str,
+) -> Result<bool, kube::Error> {
+    let maps = Api::<ConfigMap>::namespaced(there.clone(), namespace);
+    let found = maps.get_metadata_opt(&config_map(manifest_label)).await?;
+    Ok(found.is_some())
+}
+
 /// What was seen.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {

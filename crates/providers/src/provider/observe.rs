@@ -370,11 +370,11 @@ async fn additional<K: Kind>(
     })
 }
 
-/// Whether an object of this name before this one has left what it applied, with the record of it: that goes with this one. Where it is not
-/// known it is asked who needs it.
+/// Whether an object of this name before this one has left what it applied, or began to, with the record of it: that goes with this one.
+/// Where it is not known it is asked who needs it.
 async fn is_noted(there: &Client, namespace: &str, label: &str) -> bool {
-    let noted = drift::noted(there, namespace, label).await;
-    !matches!(noted, Ok(None))
+    let has_record = drift::has_record(there, namespace, label).await;
+    has_record.unwrap_or(true)
 }
 
 async fn dependents_of<K: Kind>(

@@ -48,9 +48,10 @@ pub(super) fn newer(runs: &[Run], installed: Option<&str>, wanted: &str) -> Opti
     if version(was)? > version(wanted)? {
         return Some(was.to_owned());
     }
-    // One that went back itself, and did not come to its end.
+    // One that went back itself, and did not come to its end. What is newer than both goes on.
     let ended = last.is_some_and(is_installation);
-    inputs.filter(|_| !ended)?.goes_back_from
+    let newest = inputs.filter(|_| !ended)?.goes_back_from?;
+    (version(&newest)? > version(wanted)?).then_some(newest)
 }
 
 /// The run that a deletion undoes: the last one that wrote something, or else the last one at all.

@@ -321,7 +321,13 @@ fn deletion<K: Kind>(
         Err(error) => {
             return Ok(Decision::AwaitParts(
                 Reason::OldComponentsDeletionError,
-                format!("what needs it is not known: {error}"),
+                format!(
+                    "what needs it is not known: {error}; where the cluster that it is in is gone for good, leave what was in it: \
+                     kubectl -n {} patch {} {} --type merge -p '{{\"metadata\": {{\"finalizers\": null}}}}'",
+                    provider.namespace().unwrap_or_default(),
+                    Provider::<K>::kind(&()).to_lowercase(),
+                    provider.name_any(),
+                ),
             ));
         }
         Ok(dependents) if !dependents.is_empty() => {
@@ -332,6 +338,12 @@ fn deletion<K: Kind>(
     let inputs = match Inputs::from_map(&run.spec.plan.inputs) {
         Ok(inputs) => Inputs {
             was_installed: observed.runs.iter().any(is_installation),
+            // Where nothing was written it is asked where the annotation leads now who needs it, and so that is where it is deleted.
+            target: if observed.runs.iter().any(past::has_written) {
+                inputs.target.clone()
+            } else {
+                target_of(provider).map(str::to_owned)
+            },
             ..inputs.bare()
         },
         Err(error) => return Ok(unreadable(&error)),

@@ -18,6 +18,8 @@ use super::{
 use crate::{
     fetch,
     health::Health,
+    inputs::Inputs,
+    names::TARGET,
     operation::Operation,
     source::{Held, Missing},
     webhooks::Verdict,
@@ -364,6 +366,35 @@ fn a_deletion_asks_those_who_need_it() {
         short(&decide(&foreign, &observed("v1.13.4"))),
         "await parts OldComponentsDeletionError"
     );
+}
+
+#[test]
+fn a_deletion_of_what_never_wrote_goes_where_it_was_asked_who_needs_it() {
+    let mut core = core("v1.13.4");
+    let mut world = observed("v1.13.4");
+    let leads = |core: &mut CoreProvider, to: &str| {
+        core.annotations_mut()
+            .insert(TARGET.to_owned(), to.to_owned())
+    };
+    leads(&mut core, "typo");
+    let first = decide(&core, &world);
+    world.runs = vec![run(&core, &first, RunPhase::Failed)];
+    core.meta_mut().deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    world.dependents = Err("there is no Secret typo".to_owned());
+    let Decision::AwaitParts(_, message) = decide(&core, &world) else {
+        panic!("it is not known who needs it")
+    };
+    assert!(
+        message.contains("kubectl -n capi-system patch coreprovider cluster-api"),
+        "{message}"
+    );
+    leads(&mut core, "right");
+    world.dependents = Ok(Vec::new());
+    let Decision::Start(deletion) = decide(&core, &world) else {
+        panic!("nobody needs it")
+    };
+    let inputs = Inputs::from_map(&deletion.plan.inputs).unwrap();
+    assert_eq!(inputs.target.as_deref(), Some("right"));
 }
 
 #[test]
