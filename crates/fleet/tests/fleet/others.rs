@@ -39,16 +39,13 @@ async fn begin<const N: usize>(world: &World, documents: [Value; N]) {
 async fn refused(world: &World) -> FleetProblem {
     let spec = json!({"template": "plain"});
     world.apply::<FleetCluster>("shop", spec).await;
-    let refused = world
-        .until::<FleetCluster>("shop", "refused", |cluster| {
-            // The operator may see it before what it is made of.
-            let problems = &status(cluster).problems;
-            problems
-                .iter()
-                .any(|problem| problem.rule != "MissingLevel")
-        })
-        .await;
-    status(&refused).problems.remove(0)
+    // The operator may see it before what it is made of.
+    let is_seen = |cluster: &FleetCluster| {
+        let first = status(cluster).problems.into_iter().next();
+        first.is_some_and(|problem| problem.rule != "MissingLevel")
+    };
+    let refused = world.until::<FleetCluster>("shop", "refused", is_seen);
+    status(&refused.await).problems.remove(0)
 }
 
 fn of_kubespray(kind: &str, namespace: &str, name: &str, spec: &Value) -> Value {

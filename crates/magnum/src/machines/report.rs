@@ -215,22 +215,23 @@ fn is_group_settled(group: &NodeGroup, live: &Live) -> bool {
 /// A MachineDeployment counts as up to date what its MachineSets call so, and they look only after it has: for a moment after a change it
 /// has seen the new machines' template, and counts all the old ones.
 fn has_new_sets(group: &NodeGroup, deployment: &Value, live: &Live) -> bool {
-    let of = |object: &Value| {
-        let spec = &object["spec"]["template"]["spec"];
-        [
-            spec["version"].clone(),
-            spec["bootstrap"]["configRef"]["name"].clone(),
-            spec["infrastructureRef"]["name"].clone(),
-        ]
-    };
-    let wanted = of(deployment);
-    let sets = live.of(Kind::MachineSet).filter(|set| is_of(set, group));
+    let is_new = |set: &Value| made_as(set) == made_as(deployment);
     let is_empty = |set: &Value| {
         let counts = [&set["spec"]["replicas"], &set["status"]["replicas"]];
         counts.iter().all(|count| count.as_u64() == Some(0))
     };
-    let mut old = sets.filter(|set| of(set) != wanted);
-    old.all(is_empty)
+    let mut sets = live.of(Kind::MachineSet).filter(|set| is_of(set, group));
+    sets.all(|set| is_new(set) || is_empty(set))
+}
+
+/// What makes machines others: their version, and the names of what they are made from.
+fn made_as(object: &Value) -> [&Value; 3] {
+    let spec = &object["spec"]["template"]["spec"];
+    [
+        &spec["version"],
+        &spec["bootstrap"]["configRef"]["name"],
+        &spec["infrastructureRef"]["name"],
+    ]
 }
 
 fn is_of(object: &Value, group: &NodeGroup) -> bool {

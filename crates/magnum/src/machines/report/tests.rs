@@ -60,6 +60,17 @@ fn world() -> (CoeCluster, Seen) {
     (cluster, seen)
 }
 
+/// One of which something else was asked since it was made, and which is not known to be so yet.
+fn changed() -> (CoeCluster, Seen) {
+    let (mut cluster, seen) = world();
+    cluster.metadata.generation = Some(2);
+    cluster.status = Some(CoeClusterStatus {
+        state: Some(State::UpdateInProgress),
+        ..CoeClusterStatus::default()
+    });
+    (cluster, seen)
+}
+
 fn told(cluster: &CoeCluster, seen: &Seen, now: &str) -> CoeClusterStatus {
     let template = seen.template.clone().unwrap();
     let plan = plan(
@@ -101,12 +112,7 @@ fn quota() -> Value {
 
 #[test]
 fn a_change_is_complete_when_the_last_old_machine_is_gone() {
-    let (mut cluster, mut seen) = world();
-    cluster.metadata.generation = Some(2);
-    cluster.status = Some(CoeClusterStatus {
-        state: Some(State::UpdateInProgress),
-        ..CoeClusterStatus::default()
-    });
+    let (mut cluster, mut seen) = changed();
     assert_eq!(
         told(&cluster, &seen, NOW).state,
         Some(State::UpdateComplete)
@@ -137,12 +143,7 @@ fn a_change_is_complete_when_the_last_old_machine_is_gone() {
 
 #[test]
 fn a_change_is_not_complete_while_machines_are_of_a_set_of_before() {
-    let (mut cluster, seen) = world();
-    cluster.metadata.generation = Some(2);
-    cluster.status = Some(CoeClusterStatus {
-        state: Some(State::UpdateInProgress),
-        ..CoeClusterStatus::default()
-    });
+    let (cluster, seen) = changed();
     let now = seen.live.of(Kind::Deployment).next().unwrap();
     let (spec, labels) = (now["spec"].clone(), now["metadata"]["labels"].clone());
     let mut set = json!({
