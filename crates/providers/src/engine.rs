@@ -139,10 +139,13 @@ impl Installer {
 
     /// Says what a step is at.
     async fn tell(&self, step: &Step, context: &StepContext, what: &str) -> Result<(), Ended> {
-        match self.hidden.get() {
-            Some(hidden) => runs::calls::tell(step, context, &hidden.text(what)).await,
-            None => runs::calls::tell(step, context, what).await,
-        }
+        runs::calls::tell(step, context, &self.hidden_text(what)).await
+    }
+
+    /// A text without what is secret.
+    fn hidden_text(&self, text: &str) -> String {
+        let hidden = self.hidden.get();
+        hidden.map_or_else(|| text.to_owned(), |hidden| hidden.text(text))
     }
 
     /// Nothing is written without the Lease.

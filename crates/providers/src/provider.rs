@@ -4,7 +4,7 @@
 //! provider is made of and from is watched ([`Attention`]), and looked at when it changes, and once an hour. What is installed in another
 //! cluster, or may not be watched, is looked at once a minute. Webhooks are asked when their answer may have changed.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use api::{
     Run,
@@ -17,7 +17,8 @@ use clusterctl::Version;
 use controller::{Events, Outcome, WakeUps, stream::readable};
 use futures::FutureExt;
 use kube::{
-    Client,
+    Client, ResourceExt,
+    api::ObjectMeta,
     core::DeserializeGuard,
     runtime::{controller::Action, reflector::Store},
 };
@@ -27,13 +28,13 @@ use crate::{
     attention::Attention,
     check::Other,
     fetch::{self, Fetcher},
-    target,
+    target::{self, Place},
     webhooks::Memory,
 };
 
 mod apply;
 mod observe;
-mod past;
+pub(crate) mod past;
 mod plan;
 mod report;
 
@@ -85,7 +86,10 @@ pub struct All {
 
 impl All {
     /// All of them; None: not all kinds have been read yet, and one that is there could be missing.
-    pub fn list(&self) -> Option<Vec<Other>> {
+    pub fn list(&self, runs: &Store<DeserializeGuard<Run>>) -> Option<Vec<Other>> {
+        runs.wait_until_ready().now_or_never()?.ok()?;
+        let runs = runs.state();
+        let runs: Vec<_> = runs.iter().filter_map(|run| run.0.as_ref().ok()).collect();
         let Self {
             core,
             bootstrap,
@@ -96,19 +100,19 @@ impl All {
             addon,
         } = self;
         let lists = [
-            of(core)?,
-            of(bootstrap)?,
-            of(control_plane)?,
-            of(infrastructure)?,
-            of(ipam)?,
-            of(runtime_extension)?,
-            of(addon)?,
+            of(core, &runs)?,
+            of(bootstrap, &runs)?,
+            of(control_plane, &runs)?,
+            of(infrastructure, &runs)?,
+            of(ipam, &runs)?,
+            of(runtime_extension, &runs)?,
+            of(addon, &runs)?,
         ];
         Some(lists.into_iter().flatten().collect())
     }
 }
 
-fn of<K: Kind>(store: &Store<DeserializeGuard<Provider<K>>>) -> Option<Vec<Other>> {
+fn of<K: Kind>(store: &Store<DeserializeGuard<Provider<K>>>, runs: &[&Run]) -> Option<Vec<Other>> {
     store.wait_until_ready().now_or_never()?.ok()?;
     let others = store.state().into_iter().map(|object| {
         let meta = match &object.0 {
@@ -127,7 +131,7 @@ fn of<K: Kind>(store: &Store<DeserializeGuard<Provider<K>>>) -> Option<Vec<Other
             provider: K::TYPE,
             namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone().unwrap_or_default(),
-            place: target::of(meta),
+            place: place(meta, runs),
             created: meta.creation_timestamp.clone(),
             is_ready: status.is_some_and(|status| {
                 controller::conditions::is_true(&status.conditions, controller::conditions::READY)
@@ -140,6 +144,19 @@ fn of<K: Kind>(store: &Store<DeserializeGuard<Provider<K>>>) -> Option<Vec<Other
         }
     });
     Some(others.collect())
+}
+
+/// Where a provider is installed: where its runs, among these, have written, or else where its annotation leads.
+fn place(meta: &ObjectMeta, runs: &[&Run]) -> Place {
+    let own = past::of(
+        runs.iter().copied(),
+        meta.uid.as_deref().unwrap_or_default(),
+    );
+    let Some(there) = past::place(own) else {
+        return target::of(meta);
+    };
+    let namespace = meta.namespace.clone().unwrap_or_default();
+    there.target.map(|secret| (namespace, secret))
 }
 
 /// Why a pass failed.
@@ -178,7 +195,10 @@ pub async fn reconcile<K: Kind>(
     let outcome = apply::apply(provider, decision, &observed, &context).await?;
     report::publish(provider, outcome.applied(), &observed, &context).await?;
     if provider.metadata.deletion_timestamp.is_none() {
-        history::keep(&context.client, &observed.runs, &BTreeSet::new())
+        // It tells where something is, and of which version.
+        let written = observed.runs.iter().rfind(|run| past::has_written(run));
+        let kept = written.map(ResourceExt::name_any).into_iter().collect();
+        history::keep(&context.client, &observed.runs, &kept)
             .await
             .map_err(|source| Error::Api("remove a run that was kept long enough", source))?;
     }

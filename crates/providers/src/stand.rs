@@ -3,9 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use api::provider::{
-    Addon, Bootstrap, ControlPlane, Core, Infrastructure, Ipam, Kind, Provider, ProviderSpec,
-    ProviderStatus, ProviderType, RuntimeExtension,
+use api::{
+    Run,
+    provider::{
+        Addon, Bootstrap, ControlPlane, Core, Infrastructure, Ipam, Kind, Provider, ProviderSpec,
+        ProviderStatus, ProviderType, RuntimeExtension,
+    },
 };
 use clusterctl::{
     Components, ComponentsError, ImageOverrides, Installed, InvalidOverlay, Metadata, NonCanonical,
@@ -21,7 +24,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::{check::given, inputs, names::TARGET, source, target};
+use crate::{check::given, inputs, names::TARGET, provider::past, source, target};
 
 /// A provider's object, and what is kept for it.
 #[derive(Clone, Debug)]
@@ -116,6 +119,37 @@ impl Stand {
         all.extend(known(of_kind::<RuntimeExtension>(client).await)?);
         all.extend(known(of_kind::<Addon>(client).await)?);
         Ok(all)
+    }
+
+    /// Has each be where its runs have written, whatever its annotation says by now.
+    ///
+    /// # Errors
+    ///
+    /// The API refuses or does not answer.
+    pub async fn locate(client: &Client, stands: &mut [Self]) -> Result<(), Unread> {
+        let all = Api::<Run>::all(client.clone());
+        let runs = match all.list(&ListParams::default()).await {
+            Ok(runs) => runs.items,
+            // Where no runs are served none has written.
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
+            Err(source) => {
+                let what = "list Run objects".to_owned();
+                return Err(Unread { what, source });
+            }
+        };
+        for stand in stands {
+            stand.is_where(past::of(&runs, &stand.uid.clone()));
+        }
+        Ok(())
+    }
+
+    /// Has it be where its runs have written.
+    pub(crate) fn is_where<'a>(&mut self, runs: impl IntoIterator<Item = &'a Run>) {
+        if let Some(there) = past::place(runs) {
+            let namespace = self.namespace.clone();
+            self.place = there.target.clone().map(|secret| (namespace, secret));
+            self.target = there.target;
+        }
     }
 
     /// A provider, and the ConfigMaps with its releases.

@@ -31,6 +31,20 @@ pub fn of(meta: &ObjectMeta) -> Place {
     Some((meta.namespace.clone().unwrap_or_default(), secret.clone()))
 }
 
+/// How what is in a cluster that is gone for good is left there.
+pub(crate) fn leave(namespace: &str, kind: &str, name: &str) -> String {
+    let command = let_go(namespace, kind, name);
+    format!("where the cluster is gone for good, leave what was in it: {command}")
+}
+
+/// The command that lets a provider's object go, and leaves all that was installed.
+pub(crate) fn let_go(namespace: &str, kind: &str, name: &str) -> String {
+    let kind = kind.to_lowercase();
+    format!(
+        "kubectl -n {namespace} patch {kind} {name} --type merge -p '{{\"metadata\": {{\"finalizers\": null}}}}'"
+    )
+}
+
 /// Why it cannot be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {

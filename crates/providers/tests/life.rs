@@ -29,7 +29,7 @@ use providers::{
     Options,
     drift::{self, Applied},
     fetch::{Policy, Reach},
-    names::{COMPONENTS_MANAGER, PROVIDER_NAMESPACES, TARGET},
+    names::{COMPONENTS_MANAGER, KEEP, PROVIDER_NAMESPACES, TARGET},
 };
 use runs::{
     operator::Place,
@@ -542,6 +542,46 @@ async fn a_kind_of_somebody_else_that_the_api_fails_at_holds_nobody_up() {
 }
 
 #[tokio::test]
+async fn an_api_of_somebody_else_that_is_away_holds_no_first_installation_and_no_release_up() {
+    let world = World::start().await;
+    let definitions = ApiResource::erase::<CustomResourceDefinition>(&());
+    let mut metrics = define("metrics.k8s.io", "NodeMetric", &[]);
+    metrics["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": "unapproved"});
+    world.applied("kubectl", &definitions, &metrics).await;
+    let resource =
+        ApiResource::from_gvk(&GroupVersionKind::gvk("metrics.k8s.io", "v1", "NodeMetric"));
+    let metric = json!({"metadata": {"name": "one", "namespace": "default"}});
+    world.applied("kubectl", &resource, &metric).await;
+    *world.broken.lock().unwrap() = Some("/apis/metrics.k8s.io/v1/".to_owned());
+
+    world.installed(&[settings("own", "1")]).await;
+    let keep = Patch::Merge(json!({"metadata": {"annotations": {KEEP: "true"}}}));
+    let cores = world.cores(NAMESPACE);
+    cores
+        .patch(CORE, &PatchParams::default(), &keep)
+        .await
+        .unwrap();
+    world.delete(NAMESPACE).await;
+    world.is_gone(NAMESPACE).await;
+    assert!(world.is_there(&maps(), NAMESPACE, "own").await);
+}
+
+#[tokio::test]
+async fn a_definition_of_another_scope_is_refused_before_anything_is_written() {
+    let world = World::start().await;
+    world.installed(&[settings("own", "1")]).await;
+    let mut other = definition(&["size"]);
+    other["spec"]["scope"] = "Cluster".into();
+    let release = [namespace_of(), other, settings("own", "2")];
+    world.release(NAMESPACE, "v1.13.5", &release).await;
+    world.core(NAMESPACE, &json!({"version": "v1.13.5"})).await;
+    let said = world.is_told(NAMESPACE, "InstallFailed").await;
+    assert!(said.contains("things.core.example (spec.scope)"), "{said}");
+    let own = world.api(&maps(), NAMESPACE).get("own").await.unwrap();
+    assert_eq!(own.data["data"]["level"], "1");
+}
+
+#[tokio::test]
 async fn a_provider_whose_record_is_gone_is_looked_at_and_noted_anew() {
     let world = World::start().await;
     world.installed(&[settings("own", "1")]).await;
@@ -643,6 +683,46 @@ async fn nothing_goes_back_by_hand_to_a_version_that_has_not_a_field_that_an_obj
         "v1.14.0"
     );
     assert_eq!(runs.last().unwrap().spec.operation, "Reconfigure");
+}
+
+#[tokio::test]
+async fn nothing_goes_back_from_what_somebody_else_has_upgraded() {
+    let world = World::start().await;
+    world.installed(&[settings("own", "1")]).await;
+    let definitions = ApiResource::erase::<CustomResourceDefinition>(&());
+    let newer = definition(&["size", "colour"]);
+    world.applied("another", &definitions, &newer).await;
+    until("the field to be kept", async || {
+        let spec = json!({"size": "s", "colour": "red"});
+        world.thing("kubectl", "one", &spec).await;
+        let thing = world.api(&things(), "default").get("one").await.unwrap();
+        let is_kept = thing.data["spec"]["colour"] == "red";
+        is_kept.then_some(()).ok_or_else(|| thing.data.to_string())
+    })
+    .await;
+
+    // What is put back by itself, and what somebody wishes of the same version.
+    for (spec, operation) in [
+        (json!({"version": "v1.13.4"}), "Repair"),
+        (
+            json!({"version": "v1.13.4", "manager": {"verbosity": 3}}),
+            "Reconfigure",
+        ),
+    ] {
+        world.core(NAMESPACE, &spec).await;
+        let is_refused = async || {
+            world.execute(NAMESPACE).await;
+            let last = world.runs(NAMESPACE).await.pop().unwrap();
+            let failure = last.status.and_then(|status| status.failure);
+            let said = failure.map(|failure| failure.message).unwrap_or_default();
+            let is_it = last.spec.operation == operation
+                && said.contains("has .spec.colour, which it does not have and would lose");
+            is_it.then_some(()).ok_or(said)
+        };
+        until(operation, is_refused).await;
+    }
+    let thing = world.api(&things(), "default").get("one").await.unwrap();
+    assert_eq!(thing.data["spec"]["colour"], "red");
 }
 
 #[tokio::test]

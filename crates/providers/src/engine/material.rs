@@ -33,12 +33,8 @@ impl Installer {
         target::client(&self.work.client, &namespace, secret)
             .await
             .map_err(|error| {
-                let remedy = format!(
-                    "mend that, or where the cluster is gone for good, leave what was in it: \
-                     kubectl -n {namespace} patch {} {} --type merge -p '{{\"metadata\": {{\"finalizers\": null}}}}'",
-                    subject.kind.to_lowercase(),
-                    subject.name
-                );
+                let leave = target::leave(&namespace, &subject.kind, &subject.name);
+                let remedy = format!("mend that, or {leave}");
                 config("NoTarget", controller::chain(&error), &remedy)
             })
     }
@@ -166,7 +162,8 @@ impl Installer {
         Ok(Some(text))
     }
 
-    async fn variables(&self) -> Result<BTreeMap<String, String>, Failure> {
+    /// The values of variables, which are hidden from then on in what is told.
+    pub(super) async fn variables(&self) -> Result<BTreeMap<String, String>, Failure> {
         let Some(variables) = &self.inputs.variables else {
             return Ok(BTreeMap::new());
         };

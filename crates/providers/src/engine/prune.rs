@@ -100,24 +100,19 @@ fn is_kept(resource: &ApiResource) -> bool {
     }
 }
 
-/// Everything that has the label of a provider, whatever it is. Of a kind that may not be listed it is what was noted as applied; where
-/// that is not known, such a kind is a failure.
+/// Everything that has the label of a provider, whatever it is, and which kinds of others could not be looked at. Of a kind that may not be listed
+/// it is what was noted as applied; where that is not known, such a kind is a failure.
 pub(super) async fn find(
     there: &Client,
     manifest_label: &str,
     noted: Option<&Applied>,
-) -> Result<Vec<Found>, Failure> {
-    let mut found = Vec::new();
-    for resource in kinds(there).await? {
-        let listed = list(there, &resource, manifest_label, noted).await;
-        found.extend(listed.map_err(|error| call(looking(&resource), &error))?);
-    }
-    Ok(found)
+    is_known: impl Fn(&str, &str) -> bool,
+) -> Result<(Vec<Found>, Vec<String>), Failure> {
+    let all = kinds(there).await?;
+    look(there, &all, (manifest_label, noted), is_known).await
 }
 
-/// What of it may be removed, and which kinds of others could not be looked at. Objects of the provider's own definitions are of people and
-/// their controllers, whatever labels they have. Of a kind that no release is known to have had there is nothing of the provider; where its API
-/// is broken, that keeps nobody from being upgraded or deleted.
+/// What of it may be removed. Objects of the provider's own definitions are of people and their controllers, whatever labels they have.
 pub(super) async fn removable(
     there: &Client,
     manifest_label: &str,
@@ -131,24 +126,34 @@ pub(super) async fn removable(
         let mut own = own.iter().map(|one| &one.spec);
         own.any(|own| own.group == resource.group && own.names.kind == resource.kind)
     };
+    let mut kinds = kinds(there).await?;
+    kinds.retain(|one| !is_own(one));
+    look(there, &kinds, (manifest_label, Some(noted)), is_known).await
+}
+
+/// Of a kind that no release is known to have had there is nothing of the provider; where its API is broken, that keeps nobody from being upgraded or
+/// deleted.
+async fn look(
+    there: &Client,
+    kinds: &[ApiResource],
+    (manifest_label, noted): (&str, Option<&Applied>),
+    is_known: impl Fn(&str, &str) -> bool,
+) -> Result<(Vec<Found>, Vec<String>), Failure> {
     let (mut found, mut unseen) = (Vec::new(), Vec::new());
-    for resource in kinds(there).await?.iter().filter(|one| !is_own(one)) {
-        match list(there, resource, manifest_label, Some(noted)).await {
+    for resource in kinds {
+        match list(there, resource, manifest_label, noted).await {
             Ok(listed) => found.extend(listed),
             Err(kube::Error::Api(status))
                 if status.code >= 500 && !is_known(&resource.group, &resource.kind) =>
             {
                 let name = format!("{}.{}", resource.plural, resource.group);
-                unseen.push(format!("{name} (the API answers {})", status.code));
+                let why = format!("the API answers {}", status.code);
+                unseen.push(format!("{name} ({why}), not looked at"));
             }
-            Err(error) => return Err(call(looking(resource), &error)),
+            Err(error) => return Err(call(format!("look for {}", resource.plural), &error)),
         }
     }
     Ok((found, unseen))
-}
-
-fn looking(resource: &ApiResource) -> String {
-    format!("look for {}", resource.plural)
 }
 
 /// The kinds whose objects are removed here.

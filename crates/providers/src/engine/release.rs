@@ -1,5 +1,7 @@
 //! Lets go of what was installed, and leaves it where it is: for plain clusterctl, for the existing operator, or for nobody.
 
+use std::collections::BTreeSet;
+
 use api::run::{Failure, Step};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
@@ -13,7 +15,7 @@ use workflow::{StepContext, StepOutcome};
 use super::{
     Installer, done,
     prune::{self, Found},
-    steps::telling,
+    steps::{known, telling},
 };
 use crate::names::{COMPONENTS_MANAGER, RENEWED_FROM};
 
@@ -27,7 +29,7 @@ impl Installer {
         context: &mut StepContext,
     ) -> Result<StepOutcome, Ended> {
         let provider = self.work.run.spec.subject.uid.as_deref();
-        let found = self.to_be_released(there).await?;
+        let (found, unseen) = self.to_be_released(there, context).await?;
         let mut changed = 0;
         for found in &found {
             boundary(step, context).await?;
@@ -44,18 +46,26 @@ impl Installer {
             annotations.is_some_and(|all| all.contains_key(RENEWED_FROM))
         };
         let ending: Vec<_> = found.iter().filter(is_renewed).map(Found::title).collect();
+        let ending = (!ending.is_empty()).then(|| {
+            let ending = ending.join(", ");
+            format!("certificates that Windlass made are renewed by nobody, so install cert-manager: {ending}")
+        });
+        let notices: Vec<_> = unseen.into_iter().chain(ending).collect();
         let outcome = done([("changed", changed), ("unchanged", found.len() - changed)]);
-        Ok(telling(
-            outcome,
-            "certificates that Windlass made are renewed by nobody, so install cert-manager",
-            &ending,
-        ))
+        Ok(telling(outcome, "to be looked at", &notices))
     }
 
     /// Everything that the provider may own: what was not found would go with it.
-    async fn to_be_released(&self, there: &Client) -> Result<Vec<Found>, Failure> {
+    async fn to_be_released(
+        &self,
+        there: &Client,
+        context: &StepContext,
+    ) -> Result<(Vec<Found>, Vec<String>), Failure> {
         let noted = self.noted(there).await?;
-        let found = prune::find(there, &self.provider.manifest_label(), noted.as_ref()).await;
+        let record = noted.clone().unwrap_or_default();
+        let is_known = known((&record, noted.is_some()), &BTreeSet::new(), context);
+        let label = self.provider.manifest_label();
+        let found = prune::find(there, &label, noted.as_ref(), is_known).await;
         found.map_err(|failure| match noted {
             None if failure.code == FORBIDDEN => unseen(&failure),
             _ => failure,

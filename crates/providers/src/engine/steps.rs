@@ -27,7 +27,7 @@ use crate::{
     drift::Applied,
     health,
     operation::Operation,
-    outline::Outline,
+    outline::{Outline, OutlineSpec},
     render, rights,
     set::back::{self, Back},
 };
@@ -36,6 +36,8 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(100);
 /// What is told of an upgrade of what somebody else installed may be of every object.
 const LONGEST_DETAIL: usize = 2048;
+/// How often a kind is tried that the provider may have nothing of.
+const TRIES: u32 = 3;
 /// How long workloads may take to be ready: images are pulled.
 const READY_WITHIN: Duration = Duration::from_mins(15);
 /// How long definitions may take to be served.
@@ -50,6 +52,10 @@ impl Installer {
         context: &mut StepContext,
     ) -> Result<StepOutcome, Ended> {
         boundary(step, context).await?;
+        // What they are is hidden in what each step tells, whether it needs them or not.
+        if action.writes() && self.hidden.get().is_none() {
+            self.variables().await?;
+        }
         if action == Action::Fetch {
             let material = self.material().await?;
             return Ok(done([("bytes", material.components.len())]));
@@ -123,8 +129,8 @@ impl Installer {
             .filter(is_missing)
             .collect();
         if missing.is_empty() {
-            self.may_go_back(there, &objects).await?;
             self.allowed(there, &objects).await?;
+            self.may_go_back(there, &objects).await?;
             self.may_change(there, &served, &objects).await?;
             let (right, otherwise) = self.foreseen(there, &served, &objects).await?;
             let outcome = done([("objects", objects.len()), ("unchanged", right)]);
@@ -150,17 +156,23 @@ impl Installer {
 
     /// That no object loses a field by it that a newer version has brought, and none is stored in a version that nobody would know any more.
     async fn may_go_back(&self, there: &Client, objects: &[Object]) -> Result<(), Failure> {
-        let Some(newer) = &self.inputs.goes_back_from else {
+        let newer = self.inputs.goes_back_from.as_ref();
+        // Nobody else's definitions are expected where a version follows the one that is there.
+        if newer.is_none() && self.work.run.spec.operation == Operation::Upgrade.name() {
             return Ok(());
-        };
+        }
         let label = self.provider.manifest_label();
-        let Back::Closed(why) = back::look_at(there, &label, objects).await else {
+        let looked = back::look_at(there, &label, objects).await;
+        let Back::Closed(why) = looked.map_err(|unseen| call(unseen.what, &unseen.source))? else {
             return Ok(());
         };
-        let message = format!(
-            "there is no way back to {} from {newer}, whose definitions are there: {why}",
-            self.inputs.version
-        );
+        let version = &self.inputs.version;
+        let message = match newer {
+            Some(newer) => format!(
+                "there is no way back to {version} from {newer}, whose definitions are there: {why}"
+            ),
+            None => format!("definitions that are there are not those of {version}: {why}"),
+        };
         Err(config(
             "NoWayBack",
             message,
@@ -182,7 +194,7 @@ impl Installer {
             by_hand.any(|one| one.object.title() == object.title())
         };
         let mut resources = Resources::default();
-        let mut refused = Vec::new();
+        let mut refused = redefined(there, objects).await?;
         for object in objects.iter().filter(|one| is_built_in(one.group())) {
             let kind = GroupVersionKind::gvk(object.group(), object.version(), object.kind());
             if render::comes_first(object) || served.resolve_gvk(&kind).is_none() {
@@ -327,6 +339,7 @@ impl Installer {
                 .await
                 .map_err(|error| call("see how the provider stands", &error))?;
             let health = found.health();
+            let message = self.hidden_text(&health.message());
             if health.is_well() {
                 return Ok(Seen::There(done([
                     ("workloads", health.workloads),
@@ -336,9 +349,9 @@ impl Installer {
             if !found.is_overdue() {
                 was_in_time.store(true, Ordering::Relaxed);
             } else if was_in_time.load(Ordering::Relaxed) {
-                return Err(self.not_ready("by its own progressDeadlineSeconds", &health.message()));
+                return Err(self.not_ready("by its own progressDeadlineSeconds", &message));
             }
-            Ok(Seen::Missing(health.message()))
+            Ok(Seen::Missing(message))
         });
         match timeout(READY_WITHIN, ready).await {
             Ok(ended) => ended,
@@ -372,7 +385,10 @@ impl Installer {
         context: &mut StepContext,
     ) -> Result<StepOutcome, Ended> {
         let noted = self.noted(there).await?;
-        let (found, unseen) = self.found(there, noted.as_ref(), wanted).await?;
+        let record = noted.clone().unwrap_or_default();
+        let is_known = known((&record, noted.is_some()), wanted, context);
+        let label = self.provider.manifest_label();
+        let (found, unseen) = prune::removable(there, &label, &record, is_known).await?;
         let surplus = prune::surplus(found, wanted);
         let keeper =
             |found: &prune::Found| found.keeper(&self.work.run.spec.subject, noted.as_ref());
@@ -394,8 +410,10 @@ impl Installer {
         } else {
             Applied::default()
         };
-        let sought = noted.as_ref().or(Some(&begun));
-        let (mut found, unseen) = self.found(there, sought, &BTreeSet::new()).await?;
+        let record = noted.as_ref().unwrap_or(&begun);
+        let is_known = known((record, noted.is_some()), &BTreeSet::new(), context);
+        let label = self.provider.manifest_label();
+        let (mut found, unseen) = prune::removable(there, &label, record, is_known).await?;
         if noted.is_none() {
             found.retain(|found| takeover::is_ours(found.meta()));
         }
@@ -407,28 +425,6 @@ impl Installer {
         };
         self.remove(there, (found, unseen), keeper, step, context)
             .await
-    }
-
-    /// Everything of the provider that may be removed, and what could not be looked at.
-    async fn found(
-        &self,
-        there: &Client,
-        noted: Option<&Applied>,
-        wanted: &BTreeSet<prune::Key>,
-    ) -> Result<(Vec<prune::Found>, Vec<String>), Failure> {
-        let empty = Applied::default();
-        let known = noted.unwrap_or(&empty).kinds();
-        let of_release = wanted
-            .iter()
-            .map(|(group, kind, ..)| (group.clone(), kind.clone()));
-        let known: BTreeSet<_> = known.chain(of_release).collect();
-        let is_known = |group: &str, kind: &str| {
-            // Where nothing tells of the release before, it may have had any kind that Kubernetes itself has.
-            known.contains(&(group.to_owned(), kind.to_owned()))
-                || (noted.is_none() && is_built_in(group))
-        };
-        let label = self.provider.manifest_label();
-        prune::removable(there, &label, noted.unwrap_or(&empty), is_known).await
     }
 
     async fn remove(
@@ -451,12 +447,7 @@ impl Installer {
             .filter_map(|found| Some(format!("{} of {}", found.title(), keeper(found)?)))
             .collect();
         let outcome = done([("removed", surplus.len()), ("kept", kept.len())]);
-        let mut notices = kept;
-        notices.extend(
-            unseen
-                .into_iter()
-                .map(|kind| format!("{kind}, not looked at")),
-        );
+        let notices: Vec<_> = kept.into_iter().chain(unseen).collect();
         Ok(telling(outcome, "left to who keeps it", &notices))
     }
 }
@@ -481,9 +472,71 @@ pub(super) fn telling(outcome: StepOutcome, what: &str, notices: &[String]) -> S
     }
 }
 
-/// Whether a group is one of Kubernetes itself, or of those that call theirs so.
+/// The groups of Kubernetes itself beside those without a dot. Many that end alike are of others, as that of metrics-server, which is away
+/// for a while in many a cluster.
+///
+/// # Source
+/// Kubernetes, `pkg/controlplane/instance.go`, `kube-aggregator` and `apiextensions-apiserver`.
+const BUILT_IN: [&str; 15] = [
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "certificates.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+    "events.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "rbac.authorization.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+];
+
+/// Which kinds the provider may have objects of: those of the record and of the release that is wanted. Where the record is not of all of it, it may
+/// be any that Kubernetes itself has, and others are tried more than once before they are left: an API that is away comes back as a rule.
+pub(super) fn known(
+    (record, is_whole): (&Applied, bool),
+    wanted: &BTreeSet<prune::Key>,
+    context: &StepContext,
+) -> impl Fn(&str, &str) -> bool + use<> {
+    let of_release = wanted
+        .iter()
+        .map(|(group, kind, ..)| (group.clone(), kind.clone()));
+    let known: BTreeSet<_> = record.kinds().chain(of_release).collect();
+    let is_early = context.attempt < TRIES;
+    move |group: &str, kind: &str| {
+        known.contains(&(group.to_owned(), kind.to_owned()))
+            || (!is_whole && (is_early || is_built_in(group)))
+    }
+}
+
+/// Whether a group is one of Kubernetes itself.
 fn is_built_in(group: &str) -> bool {
-    !group.contains('.') || group.ends_with(".k8s.io")
+    !group.contains('.') || BUILT_IN.contains(&group)
+}
+
+/// Definitions of kinds that the API has with another scope or by another name, and what of them it never changes.
+async fn redefined(there: &Client, objects: &[Object]) -> Result<Vec<String>, Failure> {
+    let api = Api::<Outline>::all(there.clone());
+    let mut refused = Vec::new();
+    for object in objects.iter().filter(|one| render::is_definition(one)) {
+        let found = api.get_opt(object.name()).await;
+        let found = found.map_err(|error| call(format!("read {}", object.title()), &error))?;
+        let Some(OutlineSpec { scope, names, .. }) = found.map(|found| found.spec) else {
+            continue;
+        };
+        let wanted = &object.value()["spec"];
+        let fields = [
+            ("spec.scope", wanted["scope"] == *scope),
+            ("spec.names.kind", wanted["names"]["kind"] == *names.kind),
+        ];
+        let others = fields.into_iter().filter(|(_, is_same)| !is_same);
+        refused.extend(others.map(|(field, _)| format!("{} ({field})", object.title())));
+    }
+    Ok(refused)
 }
 
 /// The group that a definition brings along.

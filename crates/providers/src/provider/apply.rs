@@ -101,6 +101,7 @@ pub(super) async fn apply<K: Kind>(
         Decision::Stall(_)
         | Decision::Await(_)
         | Decision::AwaitParts(..)
+        | Decision::Stick(_)
         | Decision::Refuse(_) => (None, Until::Elapsed(jittered(PARTS_LOOK))),
         Decision::Forget => {
             forget(provider, context).await?;

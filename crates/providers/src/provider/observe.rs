@@ -6,7 +6,6 @@ use api::{
     Run,
     provider::{Kind, Provider, key::MANIFESTS},
 };
-use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
@@ -74,12 +73,9 @@ pub(super) async fn observe<K: Kind>(
     provider: &Provider<K>,
     context: &Context<K>,
 ) -> Result<Option<Observed>, Error> {
-    let Some(others) = context.all.list() else {
+    let Some(others) = context.all.list(&context.runs) else {
         return Ok(None);
     };
-    if context.runs.wait_until_ready().now_or_never().is_none() {
-        return Ok(None);
-    }
     let client = &context.client;
     let namespace = provider.namespace().unwrap_or_default();
     let runs = runs(provider, context);
@@ -95,12 +91,8 @@ pub(super) async fn observe<K: Kind>(
     // What changes from now on may be missed by what follows.
     let mark = context.attention.mark(&key(provider));
     let (mut health, mut dependents, mut seen) = (None, Ok(Vec::new()), None);
-    // Where it is: an annotation that was changed since leads elsewhere.
-    let there = past::place(&runs);
-    let target = match &there {
-        Some(there) => there.target.as_deref(),
-        None => target_of(provider),
-    };
+    let target = target_where_it_is(provider, &runs);
+    let target = target.as_deref();
     let may_be_there = was_installed || (is_going && !runs.is_empty());
     if may_be_there && let Ok(identity) = inputs::provider(K::TYPE, &provider.name_any()) {
         let label = identity.manifest_label();
@@ -258,6 +250,15 @@ pub(super) fn repairs<K: Kind>(provider: &Provider<K>) -> bool {
 /// The Secret with the kubeconfig of where a provider is installed.
 pub(super) fn target_of<K: Kind>(provider: &Provider<K>) -> Option<&str> {
     given(provider.annotations().get(TARGET).map(String::as_str))
+}
+
+/// The Secret with the kubeconfig of the cluster that something of a provider is in: an annotation that was changed since leads elsewhere.
+/// Where nothing was written, the annotation leads there.
+pub(super) fn target_where_it_is<K: Kind>(provider: &Provider<K>, runs: &[Run]) -> Option<String> {
+    match past::place(runs) {
+        Some(there) => there.target,
+        None => target_of(provider).map(str::to_owned),
+    }
 }
 
 fn runs<K: Kind>(provider: &Provider<K>, context: &Context<K>) -> Vec<Run> {

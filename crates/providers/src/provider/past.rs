@@ -5,7 +5,7 @@ use api::{
     run::{RunPhase, StepPhase},
 };
 use clusterctl::Version;
-use runs::phase;
+use runs::{object::age, phase};
 
 use crate::{action::Action, inputs::Inputs, operation::Operation};
 
@@ -62,16 +62,29 @@ pub(super) fn undone(runs: &[Run]) -> Option<&Run> {
 }
 
 /// A cluster that something of a provider is in.
-pub(super) struct There {
+pub(crate) struct There {
     /// The Secret with its kubeconfig. None: it is the one that has the provider's object.
     pub target: Option<String>,
 }
 
-/// Where something of the provider is, as the runs have it. None: nothing was written anywhere.
-pub(super) fn place(runs: &[Run]) -> Option<There> {
-    let run = runs.iter().rfind(|run| has_written(run))?;
+/// Where something of the provider is, as its runs have it. None: nothing was written anywhere.
+pub(crate) fn place<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Option<There> {
+    let written = runs.into_iter().filter(|run| has_written(run));
+    let run = written.max_by_key(|run| age(run))?;
     let inputs = Inputs::from_map(&run.spec.plan.inputs).ok()?;
     Some(There {
         target: inputs.target,
     })
+}
+
+/// Those of these runs that are a provider's.
+pub(crate) fn of<'a>(
+    runs: impl IntoIterator<Item = &'a Run>,
+    uid: &str,
+) -> impl Iterator<Item = &'a Run> {
+    let is_its = move |run: &&Run| {
+        let owners = run.metadata.owner_references.iter().flatten();
+        owners.map(|owner| &owner.uid).any(|owner| owner == uid)
+    };
+    runs.into_iter().filter(is_its)
 }

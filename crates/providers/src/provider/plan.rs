@@ -11,7 +11,7 @@ use runs::{is_active, object, phase};
 
 use super::{
     Observed,
-    observe::target_of,
+    observe::{target_of, target_where_it_is},
     past::{self, is_installation},
 };
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
     names::{COMPONENTS_DIGEST, COMPONENTS_KEY, KEEP, KUBECONFIG_KEY, TARGET},
     operation::Operation,
     source::{Held, Missing},
+    target,
 };
 
 /// What to do.
@@ -34,6 +35,8 @@ pub enum Decision {
     Fetch(Box<fetch::Wanted>),
     /// Wait for what the provider is made of, and tell what is missing.
     AwaitParts(Reason, String),
+    /// It is to be deleted, and cannot be before somebody changes something, and why.
+    Stick(String),
     /// Store a new run.
     Start(Box<NewRun>),
     /// Let a run go on, or stand as it ended.
@@ -309,25 +312,23 @@ fn deletion<K: Kind>(
         // What another operator installed is that one's to delete, and without a run nothing of it is known to be ours.
         return Ok(match installed {
             None => Decision::Forget,
-            Some(_) => Decision::AwaitParts(
-                Reason::OldComponentsDeletionError,
-                format!(
-                    "no run of Windlass installed it; let the operator that did delete it, or annotate it {KEEP}=true, and what is installed stays"
-                ),
-            ),
+            Some(_) => Decision::Stick(format!(
+                "no run of Windlass installed it; let the operator that did delete it, or annotate it {KEEP}=true, and what is installed stays"
+            )),
         });
     };
+    let has_written = observed.runs.iter().any(past::has_written);
     match &observed.dependents {
+        // Whatever one before it may have left there is left there.
+        Err(_) if !has_written && installed.is_none() && target_of(provider).is_some() => {
+            return Ok(Decision::Forget);
+        }
         Err(error) => {
+            let [namespace, kind, name] = titles(provider);
+            let leave = target::leave(&namespace, &kind, &name);
             return Ok(Decision::AwaitParts(
                 Reason::OldComponentsDeletionError,
-                format!(
-                    "what needs it is not known: {error}; where the cluster that it is in is gone for good, leave what was in it: \
-                     kubectl -n {} patch {} {} --type merge -p '{{\"metadata\": {{\"finalizers\": null}}}}'",
-                    provider.namespace().unwrap_or_default(),
-                    Provider::<K>::kind(&()).to_lowercase(),
-                    provider.name_any(),
-                ),
+                format!("what needs it is not known: {error}; {leave}"),
             ));
         }
         Ok(dependents) if !dependents.is_empty() => {
@@ -338,15 +339,11 @@ fn deletion<K: Kind>(
     let inputs = match Inputs::from_map(&run.spec.plan.inputs) {
         Ok(inputs) => Inputs {
             was_installed: observed.runs.iter().any(is_installation),
-            // Where nothing was written it is asked where the annotation leads now who needs it, and so that is where it is deleted.
-            target: if observed.runs.iter().any(past::has_written) {
-                inputs.target.clone()
-            } else {
-                target_of(provider).map(str::to_owned)
-            },
+            // Where it was asked who needs it.
+            target: target_where_it_is(provider, &observed.runs),
             ..inputs.bare()
         },
-        Err(error) => return Ok(unreadable(&error)),
+        Err(error) => return Ok(unreadable(provider, &error)),
     };
     let new = new(
         provider,
@@ -376,7 +373,7 @@ fn release<K: Kind>(
     let inputs = match (last, status.installed_version) {
         (Some(run), _) => match Inputs::from_map(&run.spec.plan.inputs) {
             Ok(inputs) => inputs.bare(),
-            Err(error) => return Ok(unreadable(&error)),
+            Err(error) => return Ok(unreadable(provider, &error)),
         },
         // Another operator owns what it installed by the provider's object.
         (None, Some(version)) => Inputs {
@@ -397,12 +394,20 @@ fn release<K: Kind>(
     Ok(Decision::Start(Box::new(new)))
 }
 
-fn unreadable(error: &inputs::Unreadable) -> Decision {
+/// Its namespace, kind and name.
+fn titles<K: Kind>(provider: &Provider<K>) -> [String; 3] {
+    let namespace = provider.namespace().unwrap_or_default();
+    let kind = Provider::<K>::kind(&()).into_owned();
+    [namespace, kind, provider.name_any()]
+}
+
+fn unreadable<K: Kind>(provider: &Provider<K>, error: &inputs::Unreadable) -> Decision {
     let error = controller::chain(error);
-    Decision::AwaitParts(
-        Reason::OldComponentsDeletionError,
-        format!("its last run is not of this version of Windlass: {error}"),
-    )
+    let [namespace, kind, name] = titles(provider);
+    let let_go = target::let_go(&namespace, &kind, &name);
+    Decision::Stick(format!(
+        "its last run is not of this version of Windlass: {error}; delete it with the version that made the run, or leave what is installed: {let_go}"
+    ))
 }
 
 fn new<K: Kind>(

@@ -150,7 +150,7 @@ fn preflight(decision: &Decision, conditions: &mut Conditions) {
             );
         }
         // What was checked before it was to go is of no interest any more.
-        Decision::Cancel(_) | Decision::Refuse(_) | Decision::Forget => {}
+        Decision::Cancel(_) | Decision::Stick(_) | Decision::Refuse(_) | Decision::Forget => {}
     }
 }
 
@@ -173,6 +173,11 @@ fn summary(applied: &Applied, observed: &Observed) -> Summary {
             waiting.message().to_owned(),
         ),
         Decision::AwaitParts(reason, message) => of(Standing::AtWork, *reason, message.clone()),
+        Decision::Stick(why) => of(
+            Standing::Stalled,
+            Reason::OldComponentsDeletionError,
+            why.clone(),
+        ),
         Decision::Fetch(wanted) => match applied.fetched() {
             Some(Err(problem)) => of(
                 Standing::AtWork,

@@ -99,6 +99,7 @@ fn short(decision: &Decision) -> String {
         Decision::Await(waiting) => format!("await {}", waiting.reason().as_str()),
         Decision::Fetch(wanted) => format!("fetch {}", wanted.url),
         Decision::AwaitParts(reason, _) => format!("await parts {}", reason.as_str()),
+        Decision::Stick(_) => "stick".to_owned(),
         Decision::Refuse(dependents) => format!("refuse for {}", dependents.join(", ")),
         Decision::Forget => "forget".to_owned(),
     }
@@ -362,10 +363,7 @@ fn a_deletion_asks_those_who_need_it() {
     // Another operator's work is not taken for ours.
     let mut foreign = core.clone();
     installed(&mut foreign, "v1.13.4");
-    assert_eq!(
-        short(&decide(&foreign, &observed("v1.13.4"))),
-        "await parts OldComponentsDeletionError"
-    );
+    assert_eq!(short(&decide(&foreign, &observed("v1.13.4"))), "stick");
 }
 
 #[test]
@@ -381,6 +379,9 @@ fn a_deletion_of_what_never_wrote_goes_where_it_was_asked_who_needs_it() {
     world.runs = vec![run(&core, &first, RunPhase::Failed)];
     core.meta_mut().deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     world.dependents = Err("there is no Secret typo".to_owned());
+    // Nothing is lost by it, and nobody need make that cluster again.
+    assert_eq!(short(&decide(&core, &world)), "forget");
+    world.runs[0].status.as_mut().unwrap().phase = RunPhase::Succeeded;
     let Decision::AwaitParts(_, message) = decide(&core, &world) else {
         panic!("it is not known who needs it")
     };
@@ -388,6 +389,7 @@ fn a_deletion_of_what_never_wrote_goes_where_it_was_asked_who_needs_it() {
         message.contains("kubectl -n capi-system patch coreprovider cluster-api"),
         "{message}"
     );
+    world.runs[0].status.as_mut().unwrap().phase = RunPhase::Failed;
     leads(&mut core, "right");
     world.dependents = Ok(Vec::new());
     let Decision::Start(deletion) = decide(&core, &world) else {
@@ -395,6 +397,22 @@ fn a_deletion_of_what_never_wrote_goes_where_it_was_asked_who_needs_it() {
     };
     let inputs = Inputs::from_map(&deletion.plan.inputs).unwrap();
     assert_eq!(inputs.target.as_deref(), Some("right"));
+}
+
+#[test]
+fn a_provider_is_where_its_runs_have_written() {
+    let mut core = core("v1.13.4");
+    let world = observed("v1.13.4");
+    let first = decide(&core, &world);
+    let [begun, ended] =
+        [RunPhase::Pending, RunPhase::Succeeded].map(|phase| run(&core, &first, phase));
+    core.annotations_mut()
+        .insert(TARGET.to_owned(), "another".to_owned());
+    let another = Some(("capi-system".to_owned(), "another".to_owned()));
+    assert_eq!(place(core.meta(), &[&begun]), another);
+    assert_eq!(place(core.meta(), &[&begun, &ended]), None);
+    core.metadata.uid = Some("made anew".to_owned());
+    assert_eq!(place(core.meta(), &[&ended]), another);
 }
 
 #[test]

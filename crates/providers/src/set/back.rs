@@ -14,12 +14,15 @@ use api::{
     run::{RunPhase, StepPhase},
 };
 use clusterctl::{Object, label};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionVersion,
+};
 use kube::{
     Api, Client, ResourceExt,
     api::{DynamicObject, ListParams},
 };
 use runs::phase;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
@@ -85,40 +88,51 @@ pub(super) async fn look(own: &Client, stand: &Stand, from: &str) -> Back {
         Ok(there) => there,
         Err(error) => return closed(controller::chain(&error)),
     };
-    look_at(&there, &label, &old).await
+    look_at(&there, &label, &old)
+        .await
+        .unwrap_or_else(|unseen| closed(controller::chain(&unseen)))
+}
+
+/// What could not be looked at, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub(crate) struct Unseen {
+    /// What was asked for.
+    pub what: String,
+    /// What the API said.
+    #[source]
+    pub source: kube::Error,
 }
 
 /// Looks whether these may be applied again where definitions of a newer version of a provider are.
-pub(crate) async fn look_at(there: &Client, label: &str, old: &[Object]) -> Back {
-    let closed = |why: String| Back::Closed(why);
+///
+/// # Errors
+///
+/// The API refuses or does not answer.
+pub(crate) async fn look_at(there: &Client, label: &str, old: &[Object]) -> Result<Back, Unseen> {
+    let unseen = |what: String| move |source| Unseen { what, source };
     let selector = format!("{}={label}", label::PROVIDER);
     let found = Api::<CustomResourceDefinition>::all(there.clone())
         .list(&ListParams::default().labels(&selector))
         .await;
-    let found = match found {
-        Ok(found) => found.items,
-        Err(error) => return closed(controller::chain(&error)),
-    };
-    let unknown = unknown(&found, old);
+    let found = found.map_err(unseen("list its definitions".to_owned()))?;
+    let unknown = unknown(&found.items, old);
     if !unknown.is_empty() {
-        return closed(format!("{}; it could not read these", unknown.join("; ")));
+        let why = format!("{}; it could not read these", unknown.join("; "));
+        return Ok(Back::Closed(why));
     }
     for definition in &found {
-        match holds(there, definition, old).await {
-            Ok(None) => {}
-            Ok(Some(held)) => {
-                return closed(format!("{held}, which it does not have and would lose"));
-            }
-            Err(error) => {
-                return closed(format!(
-                    "whether objects of {} have fields that it does not have is not known: {}",
-                    definition.name_any(),
-                    controller::chain(&error)
-                ));
-            }
+        let what = || {
+            let name = definition.name_any();
+            format!("see whether objects of {name} have fields that it does not have")
+        };
+        let held = holds(there, definition, old).await;
+        if let Some(held) = held.map_err(unseen(what()))? {
+            let why = format!("{held}, which it does not have and would lose");
+            return Ok(Back::Closed(why));
         }
     }
-    Back::Open
+    Ok(Back::Open)
 }
 
 /// Versions in which objects may be stored and which the definitions of `old` do not have. A definition that `old` does not have at all stays
@@ -157,15 +171,14 @@ async fn holds(
     let Some(was) = versions(old).find(|version| version["name"] == *now.name) else {
         return Ok(None);
     };
-    let schema = "/schema/openAPIV3Schema";
+    let was = CustomResourceDefinitionVersion::deserialize(was);
+    let was = schema(&was.map_err(kube::Error::SerdeError)?)?;
     let version = &now.name;
     let has_status = now.subresources.iter().any(|one| one.status.is_some());
-    let now = serde_json::to_value(now).map_err(kube::Error::SerdeError)?;
-    let (now, was) = (now.pointer(schema), was.pointer(schema));
+    let now = schema(now)?;
     if now == was {
         return Ok(None);
     }
-    let (now, was) = (now.unwrap_or(&Value::Null), was.unwrap_or(&Value::Null));
     let all: Api<DynamicObject> = Api::all_with(there.clone(), &resource(definition, version));
     let mut parameters = ListParams::default().limit(CHUNK);
     loop {
@@ -176,7 +189,7 @@ async fn holds(
             if let Some(fields) = fields.as_object_mut().filter(|_| has_status) {
                 fields.remove("status");
             }
-            if let Some(field) = lost(&fields, (now, was), "") {
+            if let Some(field) = lost(&fields, (&now, &was), "") {
                 let namespace = object.namespace().map(|namespace| namespace + "/");
                 let whose = format!("{}{}", namespace.unwrap_or_default(), object.name_any());
                 return Ok(Some(format!("{whose} of {name} has {field}")));
@@ -187,6 +200,13 @@ async fn holds(
             None => return Ok(None),
         }
     }
+}
+
+/// The schema of a version in the one form of those that a number and what is empty may have.
+fn schema(version: &CustomResourceDefinitionVersion) -> Result<Value, kube::Error> {
+    let schema = version.schema.as_ref();
+    let schema = schema.and_then(|schema| schema.open_api_v3_schema.as_ref());
+    serde_json::to_value(schema).map_err(kube::Error::SerdeError)
 }
 
 /// The first field of a value that the API would leave out under the old schema. One that has the default that it has now is no loss.

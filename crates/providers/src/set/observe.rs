@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     attention::{Part, Who},
-    provider::Error,
+    provider::{Error, past},
     stand::{Stand, Towards},
 };
 
@@ -44,7 +44,10 @@ pub struct Observed {
 /// Reads what there is.
 pub(super) async fn observe(set: &ProviderSet, context: &Context) -> Result<Observed, Error> {
     let mark = context.attention.mark(&key(set));
-    let all = Stand::all(&context.client).await.map_err(unread)?;
+    let mut all = Stand::all(&context.client).await.map_err(unread)?;
+    for stand in &mut all {
+        stand.is_where(&runs(stand, context));
+    }
     let namespace = set.namespace().unwrap_or_default();
     let stands = beside(all, &namespace);
     let (mut failures, mut backs) = (BTreeMap::new(), BTreeMap::new());
@@ -131,17 +134,8 @@ fn elder(set: &ProviderSet, context: &Context) -> Option<String> {
 /// The runs of a provider, oldest first.
 fn runs(stand: &Stand, context: &Context) -> Vec<Run> {
     let found = in_namespace(&context.runs, &stand.namespace);
-    let is_its = |run: &&Run| {
-        run.owner_references()
-            .iter()
-            .any(|owner| owner.uid == stand.uid)
-    };
-    let mut runs: Vec<_> = found
-        .iter()
-        .filter_map(|run| run.0.as_ref().ok())
-        .filter(is_its)
-        .cloned()
-        .collect();
+    let found = found.iter().filter_map(|run| run.0.as_ref().ok());
+    let mut runs: Vec<_> = past::of(found, &stand.uid).cloned().collect();
     runs.sort_by_cached_key(object::age);
     runs
 }

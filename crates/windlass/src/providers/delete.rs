@@ -9,7 +9,7 @@ use kube::{Client, api::DeleteParams};
 use providers::{
     definitions::{self, Definition},
     health,
-    stand::Stand,
+    stand::{Stand, Unread},
     target::{self, Place},
 };
 
@@ -34,7 +34,7 @@ pub(crate) async fn delete(global: &Global, options: &DeleteProvider) -> anyhow:
     if !options.include_crds {
         return without_definitions(global, options, &client, &provider).await;
     }
-    let stands = stand::all_there(&client).await?;
+    let stands = located(&client, stand::all_there(&client).await?).await?;
     let stand = meant(&stands, &global.namespace, &provider).ok();
     let there = match stand {
         Some(stand) => target::client(&client, &stand.namespace, stand.target.as_deref()).await?,
@@ -85,6 +85,13 @@ pub(crate) async fn delete(global: &Global, options: &DeleteProvider) -> anyhow:
     Ok(())
 }
 
+/// What is deleted is where it was installed, and so is who needs it: an annotation may have been changed since.
+async fn located(client: &Client, mut stands: Vec<Stand>) -> anyhow::Result<Vec<Stand>> {
+    let located = Stand::locate(client, &mut stands).await;
+    located.or_else(|Unread { what, source }| answered(Err(source), &what))?;
+    Ok(stands)
+}
+
 /// Definitions stay.
 async fn without_definitions(
     global: &Global,
@@ -92,7 +99,7 @@ async fn without_definitions(
     client: &Client,
     provider: &Provider,
 ) -> anyhow::Result<()> {
-    let stands = stand::all(client).await?;
+    let stands = located(client, stand::all(client).await?).await?;
     let stand = meant(&stands, &global.namespace, provider)?;
     let there = target::client(client, &stand.namespace, stand.target.as_deref()).await?;
     nobody_needs(&there, &stands, provider, &stand.place).await?;
