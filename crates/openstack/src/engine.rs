@@ -32,6 +32,8 @@ use crate::{
 
 mod account;
 mod accounts;
+#[cfg(test)]
+mod alone;
 mod backups;
 mod database;
 mod drills;

@@ -8,7 +8,7 @@ use api::{
 };
 use controller::lease::Proof;
 use kube::{Client, ResourceExt};
-use workflow::CheckedPlan;
+use workflow::{CheckedPlan, plan::PlanError};
 
 use crate::{layout::Layout, runner::beside::Beside};
 
@@ -88,6 +88,23 @@ pub struct Work {
 }
 
 impl Work {
+    /// A run whose steps somebody executes without a runner, as a test of an engine does, with its files in this directory.
+    ///
+    /// # Errors
+    ///
+    /// It has no plan that can be executed.
+    pub fn alone(client: Client, run: Run, directory: PathBuf) -> Result<Self, PlanError> {
+        Ok(Self {
+            client,
+            layout: Layout::new(&directory),
+            directory,
+            plan: CheckedPlan::new(run.spec.plan.clone())?,
+            run,
+            identity: RunnerIdentity::default(),
+            beside: None,
+        })
+    }
+
     /// The namespace of the run and of its subject.
     pub fn namespace(&self) -> String {
         self.run.namespace().unwrap_or_default()

@@ -198,8 +198,36 @@ impl Worker {
             ("password", password),
         ];
         let secret = names::secret(&server, "admin");
-        self.make_secret(&secret, values.into()).await?;
+        if !self.make_secret(&secret, values.into()).await? {
+            self.complete_messaging_secret(&secret).await?;
+        }
         Ok(None)
+    }
+
+    /// Gives a Secret that is there what its RabbitMQ mounts. Its password stays.
+    async fn complete_messaging_secret(&self, name: &str) -> Result<(), Failure> {
+        let found = self.secrets().get(name).await;
+        let found = found.map_err(|error| call(format!("read Secret {name}"), &error))?;
+        if !self.is_own(found.labels()) {
+            return Ok(());
+        }
+        let lacks = lacking(&found);
+        if lacks.is_empty() {
+            return Ok(());
+        }
+        // As it was read: the password may change meanwhile.
+        let read = serde_json::json!({"resourceVersion": found.resource_version()});
+        let patch = serde_json::json!({"metadata": read, "stringData": lacks});
+        self.about(&audit::object("Secret", name))?;
+        self.secrets()
+            .patch(
+                name,
+                &kube::api::PatchParams::default(),
+                &kube::api::Patch::Merge(&patch),
+            )
+            .await
+            .map(drop)
+            .map_err(|error| call(format!("change Secret {name}"), &error))
     }
 
     pub(super) async fn remove_secrets(&self, definition: &Definition) -> Done {
@@ -293,6 +321,28 @@ fn rabbitmq_definitions(password: &str) -> String {
         "permissions": [{"user": RABBITMQ_USER, "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}],
     })
     .to_string()
+}
+
+/// What the Secret of a RabbitMQ lacks that a Windlass of before made: its pod mounts these keys. What people wrote there stays.
+fn lacking(secret: &Secret) -> BTreeMap<&'static str, String> {
+    let of = |key: &str| {
+        let value = secret.data.as_ref()?.get(key)?;
+        String::from_utf8(value.0.clone()).ok()
+    };
+    let mut lacks = BTreeMap::new();
+    let Some(password) = of("password") else {
+        return lacks;
+    };
+    let first = format!(
+        "listeners.tcp.default = {RABBITMQ_PORT}\ndefault_user = {RABBITMQ_USER}\ndefault_pass = {password}\n"
+    );
+    if of(RABBITMQ_CONF).is_none_or(|conf| conf == first) {
+        lacks.insert(RABBITMQ_CONF, rabbitmq_conf());
+    }
+    if of(DEFINITIONS).is_none() {
+        lacks.insert(DEFINITIONS, rabbitmq_definitions(&password));
+    }
+    lacks
 }
 
 /// As oslo.messaging takes it. The virtual host is called `/`.
