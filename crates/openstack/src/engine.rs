@@ -45,7 +45,7 @@ mod pods;
 mod releases;
 mod restores;
 mod seeds;
-mod services;
+pub(crate) mod services;
 pub(crate) mod site;
 mod stores;
 mod user;

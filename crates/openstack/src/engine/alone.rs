@@ -7,13 +7,17 @@ use std::{
 
 use api::{
     Run,
-    openstack::OpenStack,
+    openstack::{OnDelete, OpenStack, OpenStackService},
     run::{Record, Step},
 };
 use controller::lease::{BootClock, Proof};
 use http::Request;
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, ResourceExt, api::PostParams, client::Body};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, PostParams},
+    client::Body,
+};
 use runs::{Engine as _, Work};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -208,4 +212,42 @@ async fn a_secret_of_somebody_else_at_the_name_of_a_rabbitmq_s_is_left_alone() {
     );
     let after = world.secrets().get("one-rabbitmq-admin").await.unwrap();
     assert_eq!(after, before);
+}
+
+#[tokio::test]
+async fn a_service_is_told_what_becomes_of_its_data_when_it_goes_and_not_before() {
+    let world = World::new().await;
+    let services = Api::<OpenStackService>::namespaced(world.client.clone(), "default");
+    for (service, on_delete) in [
+        ("keystone", OnDelete::Delete),
+        ("glance", OnDelete::Delete),
+        ("placement", OnDelete::Retain),
+    ] {
+        let service = serde_json::from_value(json!({
+            "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStackService",
+            "metadata": {"name": format!("one-{service}"), "ownerReferences": [{
+                "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStack", "name": "one", "uid": world.uid, "controller": true,
+            }]},
+            "spec": {"service": service, "image": "i", "onDelete": on_delete,
+                "database": {"host": "db", "adminSecret": {"name": "admin"}}},
+        }));
+        let parameters = PostParams::default();
+        services
+            .create(&parameters, &service.unwrap())
+            .await
+            .unwrap();
+    }
+    assert_eq!(world.act(Action::RemoveServices).await, Outcome::Succeeded);
+    assert_eq!(
+        world.changed(),
+        [
+            "PATCH one-glance",
+            "DELETE one-glance",
+            "DELETE one-placement",
+            "PATCH one-keystone",
+            "DELETE one-keystone",
+        ]
+    );
+    let left = services.list(&ListParams::default()).await.unwrap();
+    assert!(left.items.is_empty());
 }

@@ -146,29 +146,31 @@ impl Worker {
         } else {
             OnDelete::Retain
         };
-        self.tell_services(on_delete).await?;
-        let own = async || {
-            let found = api.list(&ListParams::default()).await;
-            let found = found.map_err(|error| call("list the services", &error))?;
-            let own = found.items.into_iter().filter(|found| self.owns(found));
-            let named = own.map(|found| (found.name_any(), found.spec.service));
-            Ok::<_, super::Failure>(named.collect::<Vec<_>>())
-        };
+        // What somebody deleted before is at work by what it was told.
+        let own = self.own_services().await?.into_iter();
+        for service in own.filter(|service| service.metadata.deletion_timestamp.is_some()) {
+            self.tell(&service, on_delete).await?;
+        }
         // What others need goes after them: they take their users out of it.
         for needs_identity in [true, false] {
             let are_going = async || {
-                let own = own().await?.into_iter();
+                let own = self.own_services().await?.into_iter();
                 let going =
-                    own.filter(|(_, service)| !needs_identity || cloud::needs_identity(service));
-                Ok::<_, super::Failure>(going.map(|(name, _)| name).collect::<Vec<_>>())
+                    own.filter(|of| !needs_identity || cloud::needs_identity(&of.spec.service));
+                Ok::<_, Failure>(going.collect::<Vec<_>>())
             };
-            for name in are_going().await? {
+            for service in are_going().await? {
+                // Not before it goes itself: it would change what others still use.
+                self.tell(&service, on_delete).await?;
+                let name = service.name_any();
                 self.about(&audit::removed(&audit::object("OpenStackService", &name)))?;
                 gone(api.delete(&name, &DeleteParams::default()).await)
                     .map_err(|error| call(format!("delete OpenStackService {name}"), &error))?;
             }
             until(step, context, || async {
-                Ok(match are_going().await?.as_slice() {
+                let left = are_going().await?;
+                let left: Vec<_> = left.iter().map(ResourceExt::name_any).collect();
+                Ok(match left.as_slice() {
                     [] => Seen::There(()),
                     left => Seen::Missing(format!("{} are going", left.join(", "))),
                 })
@@ -178,24 +180,22 @@ impl Worker {
         Ok(None)
     }
 
-    /// Says to the services what becomes of what they have, as the cloud says it now: no run may have told them since.
-    async fn tell_services(&self, on_delete: OnDelete) -> Result<(), Failure> {
-        let api = self.services();
-        let found = api.list(&ListParams::default()).await;
+    async fn own_services(&self) -> Result<Vec<OpenStackService>, Failure> {
+        let found = self.services().list(&ListParams::default()).await;
         let found = found.map_err(|error| call("list the services", &error))?;
-        let own = found.items.iter().filter(|found| self.owns(found));
-        for service in own.filter(|service| must_be_told(service, on_delete)) {
-            let name = service.name_any();
-            self.about(&audit::object("OpenStackService", &name))?;
-            let told = json!({"spec": {"onDelete": on_delete}});
-            let parameters = PatchParams {
-                field_manager: Some(MANAGER.to_owned()),
-                ..PatchParams::default()
-            };
-            let told = api.patch(&name, &parameters, &Patch::Merge(&told)).await;
-            gone(told).map_err(|error| call(format!("store OpenStackService {name}"), &error))?;
+        let own = found.items.into_iter().filter(|found| self.owns(found));
+        Ok(own.collect())
+    }
+
+    /// Says to a service what becomes of what it has, as the cloud says it now: no run may have told it since.
+    async fn tell(&self, service: &OpenStackService, on_delete: OnDelete) -> Result<(), Failure> {
+        if !must_be_told(service, on_delete) {
+            return Ok(());
         }
-        Ok(())
+        let name = service.name_any();
+        self.about(&audit::object("OpenStackService", &name))?;
+        let told = tell(&self.services(), &name, on_delete).await;
+        gone(told).map_err(|error| call(format!("store OpenStackService {name}"), &error))
     }
 
     pub(super) fn services(&self) -> Api<OpenStackService> {
@@ -238,6 +238,22 @@ fn must_be_told(service: &OpenStackService, on_delete: OnDelete) -> bool {
         fields.is_some_and(|fields| !fields["f:spec"]["f:onDelete"].is_null())
     });
     says != on_delete && (on_delete == OnDelete::Retain || !is_others)
+}
+
+/// Writes into a service what becomes of what it has, as whoever declares it.
+pub(crate) async fn tell(
+    services: &Api<OpenStackService>,
+    name: &str,
+    on_delete: OnDelete,
+) -> Result<OpenStackService, kube::Error> {
+    let told = json!({"spec": {"onDelete": on_delete}});
+    let parameters = PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    services
+        .patch(name, &parameters, &Patch::Merge(&told))
+        .await
 }
 
 /// How a service stands to whoever waits for it.
