@@ -12,6 +12,7 @@ use api::{
     run::Step,
 };
 use controller::Problem;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -275,6 +276,16 @@ pub fn is_of(service: &OpenStackService, cloud: &OpenStack) -> bool {
     let uid = cloud.meta().uid.as_ref();
     let mut owners = service.owner_references().iter();
     owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == uid)
+}
+
+/// The cloud that a service is part of.
+pub(crate) fn of(service: &OpenStackService) -> Option<&OwnerReference> {
+    let mut owners = service.owner_references().iter();
+    owners.find(|owner| {
+        owner.controller == Some(true)
+            && owner.kind == OpenStack::kind(&())
+            && owner.api_version == OpenStack::api_version(&())
+    })
 }
 
 fn steps(inputs: &Inputs, parallelism: u8) -> Result<Wanted, serde_json::Error> {

@@ -7,7 +7,8 @@ use std::{sync::Arc, time::Duration};
 use api::{
     Run,
     openstack::{
-        BackupsStatus, FINALIZER, IdentitySeed, OpenStack, OpenStackService, Standing as Told,
+        BackupsStatus, FINALIZER, IdentitySeed, OnDelete, OpenStack, OpenStackService,
+        Standing as Told,
     },
     run::RunStatus,
 };
@@ -32,6 +33,7 @@ use runs::{history, is_active, object, phase};
 use crate::{
     backup, cloud,
     definition::API,
+    engine::services::tell,
     health::{Down, Part, Probes},
     names::{self, MANAGER, STOPPED},
     rotation::{Noted, Rotated, password_since},
@@ -52,6 +54,11 @@ pub use resolved::{Meanings, Resolved};
 
 /// A kind with a controller.
 pub trait Layer: Wish + Kind {
+    /// Whether its spec was made to say what becomes of its data, as whoever it belongs to says it.
+    fn heed(&self, _: &Context<Self>) -> impl Future<Output = Result<bool, Error>> + Send {
+        async { Ok(false) }
+    }
+
     /// How what it is made of stands now.
     fn health(
         &self,
@@ -129,6 +136,9 @@ pub async fn reconcile<K: Layer>(
     let Some(object) = readable(&object) else {
         return Ok(Action::await_change());
     };
+    if object.meta().deletion_timestamp.is_some() && object.heed(&context).await? {
+        return Ok(Action::await_change());
+    }
     let resolved = context.meanings.of(object);
     let Some(observed) = observe(object, &resolved, &context).await? else {
         return Ok(Action::requeue(UNTIL_READ));
@@ -396,6 +406,31 @@ pub(crate) fn told(status: &RunStatus) -> String {
 }
 
 impl Layer for OpenStackService {
+    /// Where a cloud is deleted in the foreground, Kubernetes deletes its services before the cloud can tell them that their data stays.
+    async fn heed(&self, context: &Context<Self>) -> Result<bool, Error> {
+        if self.spec.on_delete != Some(OnDelete::Delete) {
+            return Ok(false);
+        }
+        let namespace = self.namespace().unwrap_or_default();
+        let Some(owner) = cloud::of(self) else {
+            return Ok(false);
+        };
+        let clouds = Api::<OpenStack>::namespaced(context.client.clone(), &namespace);
+        let found = clouds.get_opt(&owner.name).await;
+        let found = found.map_err(|source| Error::Api("read the cloud", source))?;
+        let retains = found.is_some_and(|cloud| {
+            cloud.metadata.deletion_timestamp.is_some()
+                && cloud.metadata.uid.as_ref() == Some(&owner.uid)
+                && cloud.spec.on_delete != Some(OnDelete::Delete)
+        });
+        if retains {
+            let services = Api::namespaced(context.client.clone(), &namespace);
+            let told = tell(&services, &self.name_any(), OnDelete::Retain).await;
+            told.map_err(|source| Error::Api("keep the data of the service", source))?;
+        }
+        Ok(retains)
+    }
+
     async fn health(&self, context: &Context<Self>, made_by: &Run) -> Result<Health, Error> {
         let namespace = self.namespace().unwrap_or_default();
         let api = Api::<Deployment>::namespaced(context.client.clone(), &namespace);

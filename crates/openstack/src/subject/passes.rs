@@ -10,14 +10,14 @@ use std::{
 
 use api::{
     Run,
-    openstack::{OpenStack, OpenStackService, Phase, Standing},
+    openstack::{FINALIZER, OnDelete, OpenStack, OpenStackService, Phase, Standing},
     run::{RunPhase, RunStatus},
 };
 use controller::{Events, conditions};
 use http::{Method, Request, Response};
 use kube::{
     Api, Client, ResourceExt,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     client::Body,
     core::DeserializeGuard,
     runtime::{reflector, watcher::Event},
@@ -221,6 +221,72 @@ async fn what_serves_is_ready_though_the_api_takes_no_run_of_a_rotation() {
             .blocked_on
             .is_none_or(|blocked| !blocked.contains("quota"))
     );
+}
+
+/// A cloud that keeps its data or not, at rest or going, with a service that drops its own and goes before the cloud could tell it.
+async fn going(on_delete: Option<&str>, is_cloud_going: bool) -> (World, OpenStackService) {
+    let world = World::made(&json!({"onDelete": "Delete"})).await;
+    let clouds = Api::<OpenStack>::namespaced(world.client.clone(), "default");
+    let cloud = serde_json::from_value(json!({
+        "apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStack",
+        "metadata": {"name": "one", "finalizers": [FINALIZER]},
+        "spec": {"database": {"managed": {"image": "db"}}, "services": [{"name": "keystone", "image": "k"}],
+            "onDelete": on_delete},
+    }));
+    let cloud = clouds.create(&PostParams::default(), &cloud.unwrap()).await;
+    let owner = json!({"apiVersion": "openstack.windlass.dev/v1alpha1", "kind": "OpenStack", "name": "one",
+        "uid": cloud.unwrap().uid(), "controller": true, "blockOwnerDeletion": true});
+    let owned = Patch::Merge(json!({"metadata": {"ownerReferences": [owner]}}));
+    let (services, parameters) = (world.services(), PatchParams::default());
+    services
+        .patch("identity", &parameters, &owned)
+        .await
+        .unwrap();
+    let deleted = DeleteParams::default();
+    if is_cloud_going {
+        let gone = clouds.delete("one", &deleted).await.unwrap();
+        assert!(gone.is_left(), "it waits for its operator");
+    }
+    services.delete("identity", &deleted).await.unwrap();
+    let mut passes = 0;
+    // What the first writes wakes the next.
+    while world
+        .pass()
+        .await
+        .unwrap()
+        .0
+        .iter()
+        .any(|asked| asked.starts_with("PATCH"))
+    {
+        passes += 1;
+        assert!(passes < 9, "it comes to no rest");
+    }
+    let service = services.get("identity").await.unwrap();
+    (world, service)
+}
+
+#[tokio::test]
+async fn a_service_keeps_its_data_where_its_cloud_goes_and_says_so() {
+    for (on_delete, is_cloud_going, is_kept) in [
+        (None, true, true),
+        (Some("Retain"), true, true),
+        (Some("Delete"), true, false),
+        (None, false, false),
+    ] {
+        let (world, service) = going(on_delete, is_cloud_going).await;
+        let runs = Api::<Run>::namespaced(world.client.clone(), "default");
+        let runs = runs.list(&ListParams::default()).await.unwrap();
+        let mut removals = runs.items.iter();
+        let removals = removals.find(|run| run.spec.operation == "Delete");
+        let steps = &removals.unwrap().spec.plan.steps;
+        let drops = steps.iter().any(|step| step.id == "database/drop");
+        let says = service.spec.on_delete == Some(OnDelete::Delete);
+        assert_eq!(
+            (drops, says),
+            (!is_kept, !is_kept),
+            "{on_delete:?} {is_cloud_going}"
+        );
+    }
 }
 
 #[test]
