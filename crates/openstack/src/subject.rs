@@ -147,29 +147,45 @@ pub async fn reconcile<K: Layer>(
     let aside = observed.made().filter(|_| decision.is_aside()).cloned();
     let outcome = match apply(object, decision, &observed, &context).await {
         Ok(outcome) => outcome,
-        Err(error) => {
-            if let Some(refusal) = refusal::refusal(&error) {
-                let refused = match aside {
-                    // What stands is as it should be, and goes on.
-                    Some(made_by) => Applied {
-                        decision: Decision::Keep(Box::new(made_by.clone())),
-                        run: Some(made_by),
-                        refused: Some(refusal),
-                    },
-                    None => Applied::new(Decision::Refused(refusal), None),
-                };
-                report::publish(object, &resolved, &refused, &observed, &context).await?;
-            }
-            return Err(error);
-        }
+        Err(error) => refused(&error, aside, &observed).ok_or(error)?,
     };
-    report::publish(object, &resolved, outcome.applied(), &observed, &context).await?;
-    if object.meta().deletion_timestamp.is_none() {
+    let applied = outcome.applied();
+    report::publish(object, &resolved, applied, &observed, &context).await?;
+    if object.meta().deletion_timestamp.is_none() && !applied.is_refused() {
         history::keep(&context.client, &observed.runs, &observed.kept())
             .await
             .map_err(|source| Error::Api("remove a run that was kept long enough", source))?;
     }
     Ok(Outcome::action(&outcome))
+}
+
+/// What is told of a refusal, and how soon it is tried again: as often as what stands is looked at, for it may cease to serve, and whoever
+/// waits for it has some minutes alone. None: it is none.
+fn refused(error: &Error, aside: Option<Run>, observed: &Observed) -> Option<Outcome<Applied>> {
+    let refusal = refusal::refusal(error)?;
+    let applied = match aside {
+        // What stands is as it should be, and goes on.
+        Some(made_by) => Applied {
+            decision: Decision::Keep(Box::new(made_by.clone())),
+            run: Some(made_by),
+            refused: Some(refusal),
+        },
+        None => Applied::new(Decision::Refused(refusal), None),
+    };
+    Some(Outcome::Waiting {
+        applied,
+        until: next_look(observed),
+    })
+}
+
+/// When what stands is looked at again.
+fn next_look(observed: &Observed) -> Until {
+    let look = if observed.unhealthy.is_empty() {
+        HEALTH_LOOK.0
+    } else {
+        HEALTH_LOOK.1
+    };
+    Until::Elapsed(jittered(look))
 }
 
 /// What was done. Only [`apply`] makes it.
@@ -187,6 +203,10 @@ impl Applied {
             run,
             refused: None,
         }
+    }
+
+    const fn is_refused(&self) -> bool {
+        self.refused.is_some() || matches!(self.decision, Decision::Refused(_))
     }
 }
 
@@ -338,12 +358,7 @@ async fn apply<K: Layer>(
             Some((**run).clone())
         }
         Decision::Keep(run) => {
-            let look = if observed.unhealthy.is_empty() {
-                HEALTH_LOOK.0
-            } else {
-                HEALTH_LOOK.1
-            };
-            until = Until::Elapsed(jittered(look));
+            until = next_look(observed);
             Some((**run).clone())
         }
         Decision::Supersede(run, digest) => {

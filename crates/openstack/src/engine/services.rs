@@ -352,7 +352,7 @@ fn gate(stands: Stands, so_for: SignedDuration) -> Gate {
 }
 
 /// How long a service that was made may not work before it counts as one that does not: its pods may move, and what it needs may come back.
-const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
+pub(crate) const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 /// For how long nobody may look at one that was changed: an operator may be replaced meanwhile, and its image brought.
 const UNSEEN: SignedDuration = SignedDuration::from_mins(15);
 

@@ -6,6 +6,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use api::{
@@ -25,8 +26,13 @@ use kube::{
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::{Context, Error, Meanings, Resolved, reconcile, refusal::tests::empty};
-use crate::{health::Probes, seed::look::Looks, service::RENDERINGS, wish::Wish};
+use super::{
+    Context, Error, HEALTH_LOOK, Meanings, Resolved, reconcile,
+    refusal::tests::{empty, wait},
+};
+use crate::{
+    engine::services::PATIENCE, health::Probes, seed::look::Looks, service::RENDERINGS, wish::Wish,
+};
 
 /// What was asked of the API, in its order.
 #[derive(Clone, Default)]
@@ -154,12 +160,18 @@ impl World {
 
     /// What a pass asks of the API, and how often it renders files.
     async fn pass(&self) -> Result<(Vec<String>, u32), Error> {
+        let (asked, _) = self.look().await?;
+        Ok((asked, RENDERINGS.take()))
+    }
+
+    /// What a pass asks of the API, and when the next one comes.
+    async fn look(&self) -> Result<(Vec<String>, Option<Duration>), Error> {
         let made = self.services().get("identity").await.unwrap();
         self.asked.take();
         RENDERINGS.take();
         let made = Arc::new(DeserializeGuard(Ok(made)));
-        Box::pin(reconcile(made, Arc::clone(&self.context))).await?;
-        Ok((self.asked.take(), RENDERINGS.take()))
+        let next = Box::pin(reconcile(made, Arc::clone(&self.context))).await?;
+        Ok((self.asked.take(), wait(&next)))
     }
 }
 
@@ -196,8 +208,14 @@ async fn what_serves_is_ready_though_the_api_takes_no_run_of_a_rotation() {
     let keys = json!({"fernet": {"rotate": {"schedule": "0 3 * * 0"}}});
     let world = World::made(&json!({"keys": keys})).await;
     world.refuses.store(true, Ordering::Relaxed);
-    // Nothing is noted of its keys, so that they are to be rotated. It is tried again, later and later.
-    assert!(world.pass().await.is_err());
+    // Nothing is noted of its keys, so that they are to be rotated. However often that is refused, what stands is looked at as ever.
+    for _ in 0..12 {
+        let (_, next) = world.look().await.unwrap();
+        assert!(
+            next.is_some_and(|next| next <= HEALTH_LOOK.0 * 2),
+            "{next:?}"
+        );
+    }
     let status = world.status().await;
     assert!(conditions::is_true(&status.conditions, conditions::READY));
     assert_eq!(
@@ -221,6 +239,31 @@ async fn what_serves_is_ready_though_the_api_takes_no_run_of_a_rotation() {
             .blocked_on
             .is_none_or(|blocked| !blocked.contains("quota"))
     );
+}
+
+#[tokio::test]
+async fn what_is_refused_no_longer_is_begun_before_the_gate_of_an_update_shuts() {
+    let world = World::made(&json!({})).await;
+    let other = Patch::Merge(json!({"spec": {"image": "another"}}));
+    let (services, parameters) = (world.services(), PatchParams::default());
+    services
+        .patch("identity", &parameters, &other)
+        .await
+        .unwrap();
+    world.refuses.store(true, Ordering::Relaxed);
+    let patience = Duration::try_from(PATIENCE).unwrap();
+    // Whoever mends it needs the time of a look.
+    let mended = patience - HEALTH_LOOK.0 * 2;
+    let mut now = Duration::ZERO;
+    while now < mended {
+        let (_, next) = world.look().await.unwrap();
+        now += next.unwrap();
+    }
+    assert_eq!(world.status().await.phase, Some(Phase::Stalled));
+    world.refuses.store(false, Ordering::Relaxed);
+    world.look().await.unwrap();
+    assert!(now < patience, "{now:?}");
+    assert_ne!(world.status().await.phase, Some(Phase::Stalled));
 }
 
 /// A cloud that keeps its data or not, at rest or going, with a service that drops its own and goes before the cloud could tell it.
