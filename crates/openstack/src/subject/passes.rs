@@ -253,7 +253,7 @@ async fn what_is_refused_no_longer_is_begun_before_the_gate_of_an_update_shuts()
     world.refuses.store(true, Ordering::Relaxed);
     let patience = Duration::try_from(PATIENCE).unwrap();
     // Whoever mends it needs the time of a look.
-    let mended = patience - HEALTH_LOOK.0 * 2;
+    let mended = patience.saturating_sub(HEALTH_LOOK.0 * 2);
     let mut now = Duration::ZERO;
     while now < mended {
         let (_, next) = world.look().await.unwrap();
