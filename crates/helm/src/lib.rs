@@ -16,5 +16,5 @@ pub mod program;
 pub mod record;
 
 pub use deadlock::{Deadlock, Proven, deadlocks};
-pub use program::{Change, Helm, Place};
-pub use record::{Record, State};
+pub use program::{Change, Chart, Helm, Place};
+pub use record::{Outline, Record, State};

@@ -1,6 +1,7 @@
 //! The program: which version it is, and its calls.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsStr,
     io::Write as _,
     path::{Path, PathBuf},
@@ -9,6 +10,7 @@ use std::{
 };
 
 use semver::Version;
+use serde::Deserialize;
 use serde_json::Value;
 use tempfile::{NamedTempFile, TempDir};
 use tokio::process::Command;
@@ -51,10 +53,19 @@ pub struct Place<'a> {
 /// What a release is to be.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
-    /// The directory of the chart.
+    /// The directory of the chart, or its archive.
     pub chart: &'a Path,
     /// The values, beside those of the chart. References to secrets, never secrets: Helm keeps them in clear.
     pub values: &'a Value,
+}
+
+/// What a chart says of itself.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+pub struct Chart {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
 }
 
 /// Why a call did not do what it should.
@@ -85,9 +96,18 @@ pub enum Error {
         /// Its version.
         found: Version,
     },
-    /// What it reads cannot be written.
+    /// What it reads cannot be written, or what it wrote cannot be read.
     #[error("write what Helm reads")]
     Files(#[source] std::io::Error),
+    /// It brought no archive.
+    #[error("pull {reference}: Helm left no archive")]
+    Empty {
+        /// What was to be brought.
+        reference: String,
+    },
+    /// What the chart says of itself cannot be read.
+    #[error("read Chart.yaml")]
+    Chart(#[source] serde_saphyr::Error),
     /// It was told to end at the deadline.
     #[error("{what} within {} s", deadline.as_secs())]
     Late {
@@ -173,8 +193,26 @@ impl Helm {
         revision: u64,
         deadline: Duration,
     ) -> Result<(), Error> {
-        let label = format!("{STORED}={revision}");
-        self.changed(held, change, &["--labels", &label], deadline)
+        self.upgrade_marked(held, change, revision, &BTreeMap::new(), deadline)
+            .await
+    }
+
+    /// The same, with more labels on its record, which [`outlines`](crate::record::outlines) shows.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be done, or not in time.
+    pub async fn upgrade_marked(
+        &self,
+        held: &Held,
+        change: Change<'_>,
+        revision: u64,
+        marks: &BTreeMap<String, String>,
+        deadline: Duration,
+    ) -> Result<(), Error> {
+        let marks = marks.iter().map(|(key, value)| format!(",{key}={value}"));
+        let labels = format!("{STORED}={revision}{}", marks.collect::<String>());
+        self.changed(held, change, &["--labels", &labels], deadline)
             .await
     }
 
@@ -253,6 +291,48 @@ impl Helm {
         ];
         let what = format!("render release {}", place.release);
         self.call(&what, &arguments, Stdio::null(), deadline).await
+    }
+
+    /// What a chart says of itself.
+    ///
+    /// # Errors
+    ///
+    /// There is no chart.
+    pub async fn chart(&self, chart: &Path, deadline: Duration) -> Result<Chart, Error> {
+        let arguments = ["show".as_ref(), "chart".as_ref(), chart.as_os_str()];
+        let said = self
+            .call("read the chart", &arguments, Stdio::null(), deadline)
+            .await?;
+        serde_saphyr::from_str(&said).map_err(Error::Chart)
+    }
+
+    /// Brings the archive of a chart from a registry into a directory that is empty.
+    ///
+    /// # Errors
+    ///
+    /// It is not there, or not for everybody to read.
+    pub async fn pull(
+        &self,
+        reference: &str,
+        version: &str,
+        into: &Path,
+        deadline: Duration,
+    ) -> Result<PathBuf, Error> {
+        let arguments = [
+            "pull".as_ref(),
+            reference.as_ref(),
+            "--version".as_ref(),
+            version.as_ref(),
+            "--destination".as_ref(),
+            into.as_os_str(),
+        ];
+        let what = format!("pull {reference} {version}");
+        self.call(&what, &arguments, Stdio::null(), deadline)
+            .await?;
+        let mut entries = std::fs::read_dir(into).map_err(Error::Files)?;
+        let reference = reference.to_owned();
+        let first = entries.next().ok_or(Error::Empty { reference })?;
+        first.map(|entry| entry.path()).map_err(Error::Files)
     }
 
     /// Removes a release and its history. One that is not there is no error.

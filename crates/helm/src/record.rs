@@ -59,6 +59,21 @@ pub struct Record {
     content: Value,
 }
 
+/// What the labels of the last record of a release say: it is known without what it holds, which may be much.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Outline {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub release: String,
+    /// The number of the revision.
+    pub revision: u64,
+    /// How it stands.
+    pub state: State,
+    /// All labels, also those of [`Helm::upgrade_marked`](crate::Helm::upgrade_marked).
+    pub labels: BTreeMap<String, String>,
+}
+
 /// Why the records of a release are of no use.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -106,6 +121,36 @@ pub async fn history(
     Ok(records)
 }
 
+/// The last revision of each release of a cluster, by namespace and name. What has no labels of a release is none.
+///
+/// # Errors
+///
+/// The API refuses or does not answer.
+pub async fn outlines(client: &Client) -> Result<Vec<Outline>, Error> {
+    let api = Api::<Secret>::all(client.clone());
+    let selector = ListParams::default().labels("owner=helm");
+    let found = api.list_metadata(&selector).await;
+    let found = found.map_err(|source| Error::Api {
+        what: "list the releases",
+        source: Box::new(source),
+    })?;
+    Ok(last(found.items.iter().filter_map(|secret| {
+        Outline::read(secret.namespace()?, secret.labels())
+    })))
+}
+
+fn last(all: impl Iterator<Item = Outline>) -> Vec<Outline> {
+    let mut last: BTreeMap<(String, String), Outline> = BTreeMap::new();
+    for outline in all {
+        let place = (outline.namespace.clone(), outline.release.clone());
+        let known = last.get(&place).map_or(0, |known| known.revision);
+        if outline.revision >= known {
+            last.insert(place, outline);
+        }
+    }
+    last.into_values().collect()
+}
+
 /// Makes a release that a dead client left at work one that failed, which Helm goes on from. Returns the revision, if there was
 /// one. Only who knows that no client is alive may call it: that is what Helm itself cannot know.
 ///
@@ -143,6 +188,23 @@ pub async fn recover(
         "a client of Helm died at this release: marked as failed"
     );
     Ok(Some(revision))
+}
+
+impl Outline {
+    fn read(namespace: String, labels: &BTreeMap<String, String>) -> Option<Self> {
+        Some(Self {
+            namespace,
+            release: labels.get("name")?.clone(),
+            revision: labels.get("version")?.parse().ok()?,
+            state: State::read(labels.get("status")?),
+            labels: labels.clone(),
+        })
+    }
+
+    /// The revision that was stored last by [`Helm::upgrade_as`](crate::Helm::upgrade_as), as [`Record::stored`].
+    pub fn stored(&self) -> Option<u64> {
+        self.labels.get(STORED)?.parse().ok()
+    }
 }
 
 impl Record {
@@ -288,6 +350,30 @@ mod tests {
         let labels = third.secret.labels_mut();
         labels.insert(STORED.to_owned(), "2".to_owned());
         assert_eq!((third.revision(), third.stored()), (3, Some(2)));
+    }
+
+    #[test]
+    fn of_each_release_the_last_revision_is_told() {
+        let outline = |name: &str, revision: &str, status: &str| {
+            let labels = [("name", name), ("version", revision), ("status", status)];
+            let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            Outline::read("kube-system".to_owned(), &labels.into())
+        };
+        let all = [
+            outline("a", "9", "superseded"),
+            outline("a", "10", "deployed"),
+            outline("b", "1", "failed"),
+            outline("c", "none", "deployed"),
+        ];
+        let told: Vec<_> = last(all.into_iter().flatten())
+            .into_iter()
+            .map(|outline| (outline.release, outline.revision, outline.state))
+            .collect();
+        let expected = [
+            ("a".to_owned(), 10, State::Deployed),
+            ("b".to_owned(), 1, State::Failed),
+        ];
+        assert_eq!(told, expected);
     }
 
     #[test]

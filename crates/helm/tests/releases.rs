@@ -6,7 +6,7 @@ use std::{fs, path::Path, process::Stdio, time::Duration};
 
 use helm::{
     Change, Helm, Place, Proven, State, lock,
-    record::{history, recover},
+    record::{history, outlines, recover},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, Config, config::KubeConfigOptions};
@@ -130,6 +130,25 @@ async fn story(major: u64, program: &Path, kubeconfig: &Path) {
         .await
         .unwrap();
     assert_eq!(word(&client).await.unwrap(), "waited");
+
+    let marks = std::collections::BTreeMap::from([("example.com/mark".to_owned(), "a".to_owned())]);
+    helm.upgrade_marked(&held, change, 9, &marks, DEADLINE)
+        .await
+        .unwrap();
+    let outlines = outlines(&client).await.unwrap();
+    let [outline] = outlines.as_slice() else {
+        panic!("one release: {outlines:?}")
+    };
+    assert_eq!(
+        (outline.state, outline.stored()),
+        (State::Deployed, Some(9))
+    );
+    assert_eq!(outline.labels["example.com/mark"], "a");
+    let said = helm.chart(chart.path(), DEADLINE).await.unwrap();
+    assert_eq!(
+        (said.name.as_str(), said.version.as_str()),
+        ("small", "1.0.0")
+    );
 
     helm.uninstall(&held, DEADLINE).await.unwrap();
     assert!(
