@@ -1,5 +1,5 @@
-//! What the Magnum API keeps: cluster templates, clusters with their node groups, quotas, and the pool of hosts that bare-metal
-//! clusters stand on.
+//! What the Magnum API keeps: cluster templates, clusters with their node groups, quotas, the pool of hosts that bare-metal
+//! clusters stand on, and what is installed into clusters.
 //!
 //! The kinds carry OpenStack's word for the service, `coe`, so that `kubectl get clusters` stays what it is. Templates, clusters
 //! and quotas live in the namespace of their project ([`project_namespace`]), and the name of a template or a cluster is its
@@ -14,15 +14,20 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
+mod addon;
 mod cluster;
 mod group;
 mod host;
 mod quota;
 mod template;
 
+pub use addon::{
+    Addon, AddonChart, AddonSpec, AddonStatus, ChartRef, NAMESPACE as ADDON_NAMESPACE, OciChart,
+    Plugin,
+};
 pub use cluster::{
-    CoeCluster, CoeClusterSpec, CoeClusterStatus, GroupStatus, HealthReport, HealthStatus,
-    Imported, State,
+    AddonReport, AddonState, CoeCluster, CoeClusterSpec, CoeClusterStatus, GroupStatus,
+    HealthReport, HealthStatus, Imported, State,
 };
 pub use group::{NodeGroup, NodeTaint, Role, TaintEffect};
 pub use host::{Claim, Host, HostSpec};
@@ -55,6 +60,7 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
         CoeCluster::crd(),
         CoeQuota::crd(),
         Host::crd(),
+        Addon::crd(),
     ]
 }
 

@@ -19,6 +19,10 @@ use x509_parser::{
 
 /// How long an authority and what it signs are valid, in seconds: five years of 365 days.
 const SECONDS: i64 = 5 * 365 * 86_400;
+/// How long an administrator of our own is let in, in seconds: two days.
+const SHORT: i64 = 2 * 86_400;
+/// Whose members a Kubernetes lets do everything.
+const ADMINISTRATORS: &str = "system:masters";
 /// A clock may be behind ours by so much, in seconds.
 const SKEW: i64 = 300;
 /// The longest request, in bytes.
@@ -120,6 +124,36 @@ impl Authority {
         })
     }
 
+    /// A certificate of an administrator, and its key, for a day or two.
+    ///
+    /// # Errors
+    ///
+    /// The authority is none, or no key can be made.
+    pub fn administrator(&self, name: &str, now: Timestamp) -> Result<Self, AuthorityError> {
+        let key = KeyPair::from_pem(&self.key).map_err(AuthorityError::Authority)?;
+        let issuer =
+            Issuer::from_ca_cert_pem(&self.certificate, key).map_err(AuthorityError::Authority)?;
+        let own = KeyPair::generate().map_err(AuthorityError::Authority)?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        let parts = [
+            (DnType::OrganizationName, ADMINISTRATORS),
+            (DnType::CommonName, name),
+        ];
+        for (kind, text) in parts {
+            params.distinguished_name.push(kind, text);
+        }
+        restrict(&mut params);
+        valid_for(&mut params, now, SHORT);
+        let certificate = params
+            .signed_by(&own, &issuer)
+            .map_err(AuthorityError::Authority)?;
+        Ok(Self {
+            certificate: certificate.pem(),
+            key: own.serialize_pem(),
+        })
+    }
+
     /// Signs a request in PEM form.
     ///
     /// # Errors
@@ -194,6 +228,11 @@ fn restrict(params: &mut CertificateParams) {
 }
 
 fn within(params: &mut CertificateParams, now: Timestamp) {
+    valid_for(params, now, SECONDS);
+}
+
+/// To the beginning of the day, which is as exact as this is.
+fn valid_for(params: &mut CertificateParams, now: Timestamp, seconds: i64) {
     let at = |seconds: i64| {
         let moment = jiff::Timestamp::from_second(now.as_second().saturating_add(seconds));
         let date = moment
@@ -204,7 +243,7 @@ fn within(params: &mut CertificateParams, now: Timestamp) {
         rcgen::date_time_ymd(date.year().into(), part(date.month()), part(date.day()))
     };
     params.not_before = at(-SKEW);
-    params.not_after = at(SECONDS);
+    params.not_after = at(seconds);
 }
 
 /// When a certificate in PEM form ends, in seconds since 1970; of one that is none: never.

@@ -11,7 +11,8 @@
 //! the `OpenStack` provider, v1beta1, which every release of it from 0.10 to 0.15 serves.
 
 use api::magnum::{
-    CLUSTER_LABEL, CoeCluster, CoeClusterTemplateSpec, NetworkDriver, NodeGroup, PROJECT_LABEL,
+    CLUSTER_LABEL, CoeCluster, CoeClusterSpec, CoeClusterTemplateSpec, NetworkDriver, NodeGroup,
+    PROJECT_LABEL,
 };
 use controller::digest::digest;
 use kube::ResourceExt;
@@ -191,6 +192,27 @@ pub const fn network(driver: NetworkDriver) -> (&'static str, &'static str) {
     }
 }
 
+/// The addresses of pods.
+pub(crate) fn pods(cluster: &CoeClusterSpec) -> String {
+    let (_, label) = network(cluster.network_driver.unwrap_or_default());
+    text(&cluster.labels, label, PODS)
+}
+
+/// The addresses of services.
+pub(crate) fn services(cluster: &CoeClusterSpec) -> String {
+    text(&cluster.labels, "service_cluster_ip_range", SERVICES)
+}
+
+/// The domain of services.
+pub(crate) fn domain(cluster: &CoeClusterSpec) -> String {
+    text(&cluster.labels, "dns_cluster_domain", "cluster.local")
+}
+
+fn text(labels: &Labels, label: &str, default: &str) -> String {
+    let text = labels.get(label).map_or(default, |text| text.trim());
+    text.to_owned()
+}
+
 /// What builds a cluster.
 ///
 /// # Errors
@@ -290,15 +312,15 @@ impl<'a> Wish<'a> {
     }
 
     fn cluster(&self) -> Value {
-        let driver = self.cluster.spec.network_driver.unwrap_or_default();
-        let (driver, pool) = network(driver);
+        let spec = &self.cluster.spec;
+        let (driver, _) = network(spec.network_driver.unwrap_or_default());
         let mut object = self.object(Kind::Cluster, &self.name, None);
         object["metadata"]["labels"][NETWORK_LABEL] = json!(driver);
         object["spec"] = json!({
             "clusterNetwork": {
-                "pods": {"cidrBlocks": [self.text(pool, PODS)]},
-                "services": {"cidrBlocks": [self.text("service_cluster_ip_range", SERVICES)]},
-                "serviceDomain": self.text("dns_cluster_domain", "cluster.local"),
+                "pods": {"cidrBlocks": [pods(spec)]},
+                "services": {"cidrBlocks": [services(spec)]},
+                "serviceDomain": domain(spec),
             },
             "controlPlaneRef": reference(Kind::ControlPlane, &self.control_plane_name()),
             "infrastructureRef": reference(Kind::Infrastructure, &self.name),
@@ -345,7 +367,7 @@ impl<'a> Wish<'a> {
             let subnet = self.cluster.spec.fixed_subnet.as_deref();
             insert(set, "subnets", subnet.map(|subnet| json!([found(subnet)])));
         } else {
-            let mut subnet = json!({"cidr": self.text("fixed_subnet_cidr", SUBNET)});
+            let mut subnet = json!({"cidr": text(self.labels, "fixed_subnet_cidr", SUBNET)});
             let servers = self.template.dns_nameserver.as_deref().unwrap_or_default();
             let servers: Vec<_> = servers.split(',').map(str::trim).collect();
             if servers != [""] {
@@ -556,11 +578,6 @@ impl<'a> Wish<'a> {
             marks[GROUP_LABEL] = json!(group.uuid);
         }
         marks
-    }
-
-    fn text(&self, label: &str, default: &str) -> String {
-        let text = self.labels.get(label).map(|text| text.trim().to_owned());
-        text.unwrap_or_else(|| default.to_owned())
     }
 
     fn control_plane_name(&self) -> String {

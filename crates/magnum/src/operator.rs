@@ -8,8 +8,8 @@ use std::{sync::Arc, time::Duration};
 use api::{
     Cluster, ClusterNode,
     magnum::{
-        CLUSTER_LABEL, Claim, CoeCluster, FINALIZER, Host, PROJECT_LABEL, ServerType,
-        project_namespace,
+        CLUSTER_LABEL, Claim, CoeCluster, CoeClusterStatus, FINALIZER, Host, PROJECT_LABEL,
+        ServerType, project_namespace,
     },
 };
 use controller::{Manager, WakeUps, Watch, apply, finalizer, reads};
@@ -31,6 +31,7 @@ use crate::{
     view::backing_namespace,
 };
 
+pub mod addons;
 mod credentials;
 mod leftovers;
 mod machines;
@@ -62,6 +63,8 @@ pub struct Options {
     pub settings: Settings,
     /// Who knows the credentials of clusters of servers.
     pub keystone: Arc<Keystone>,
+    /// How Addons are installed into clusters.
+    pub addons: addons::Settings,
 }
 
 /// What a pass works with.
@@ -84,6 +87,12 @@ pub enum Error {
 
 /// Has the manager work on clusters.
 pub fn operate(manager: &mut Manager, options: Options) {
+    operate_reaching(manager, options, addons::Reach::Authority);
+}
+
+/// The same, with clusters that are reached so when something is installed into them.
+pub(crate) fn operate_reaching(manager: &mut Manager, options: Options, reach: addons::Reach) {
+    addons::operate(manager, &options, reach);
     let own = manager.watch::<CoeCluster>();
     let hosts = manager.watch::<Host>();
     let clusters = manager.watch::<Cluster>();
@@ -381,13 +390,15 @@ impl Context {
             .map_err(|error| Error::Api("let the cluster go", error))
     }
 
-    async fn tell(
-        &self,
-        cluster: &CoeCluster,
-        status: &api::magnum::CoeClusterStatus,
-    ) -> Result<(), Error> {
-        let (name, existing) = (cluster.name_any(), cluster.status.as_ref());
-        let told = apply::apply_status(&self.own(cluster), MANAGER, &name, status, existing).await;
+    async fn tell(&self, cluster: &CoeCluster, status: &CoeClusterStatus) -> Result<(), Error> {
+        let name = cluster.name_any();
+        // What is installed into it is told by somebody else.
+        let existing = cluster.status.clone().map(|existing| CoeClusterStatus {
+            addons: Vec::new(),
+            ..existing
+        });
+        let api = self.own(cluster);
+        let told = apply::apply_status(&api, MANAGER, &name, status, existing.as_ref()).await;
         told.map(drop).map_err(Error::Apply)
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use api::magnum::{
-    CREATED_ANNOTATION, CoeCluster, CoeClusterStatus, CoeClusterTemplate, CoeQuota, GroupStatus,
-    State, UPDATED_ANNOTATION, Visibility,
+    AddonReport, AddonState, CREATED_ANNOTATION, CoeCluster, CoeClusterStatus, CoeClusterTemplate,
+    CoeQuota, GroupStatus, State, UPDATED_ANNOTATION, Visibility,
 };
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
@@ -178,7 +178,7 @@ pub fn cluster_detail(
         node_addresses: addresses(object, &status, Side::Workers),
         master_addresses: addresses(object, &status, Side::Masters),
         faults: state(object).is_failed().then(|| faults(object, &status)),
-        status_reason: status.reason,
+        status_reason: reason(&status),
         discovery_url: spec.discovery_url.clone(),
         api_address: status.api_address,
         coe_version: status.coe_version,
@@ -330,6 +330,22 @@ fn addresses(object: &CoeCluster, status: &CoeClusterStatus, side: Side) -> Vec<
     addresses
         .flat_map(|group| group.node_addresses.clone())
         .collect()
+}
+
+/// Why it stands as it does, and which of its Addons do not come, and why.
+fn reason(status: &CoeClusterStatus) -> Option<String> {
+    let waits = status.state.is_some_and(State::is_complete);
+    let is_told = |addon: &&AddonReport| match addon.state {
+        AddonState::Refused | AddonState::Failed => true,
+        AddonState::Waiting => waits,
+        AddonState::Installing | AddonState::Installed | AddonState::Removing => false,
+    };
+    let addons = status.addons.iter().filter(is_told).map(|addon| {
+        let why = addon.message.as_deref().unwrap_or_default();
+        format!("Addon {}: {why}", addon.name)
+    });
+    let all: Vec<_> = status.reason.iter().cloned().chain(addons).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 fn faults(object: &CoeCluster, status: &CoeClusterStatus) -> BTreeMap<String, String> {

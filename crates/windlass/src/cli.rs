@@ -287,6 +287,14 @@ pub(crate) struct Magnum {
     /// A kubespray checkout to be used instead of the release's tag
     #[arg(long, value_name = "DIR")]
     pub(crate) checkout: Option<PathBuf>,
+    /// Helm, 3.14 or later, with which Addons are installed into clusters: its path, or its name
+    #[arg(
+        long,
+        env = "WINDLASS_HELM",
+        default_value = "helm",
+        value_name = "PROGRAM"
+    )]
+    pub(crate) helm: PathBuf,
 }
 
 /// What is done about the Magnum API beside serving it.

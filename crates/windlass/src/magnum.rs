@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Debug,
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -10,10 +11,16 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use api::magnum::CoeCluster;
+use api::magnum::{Addon, CoeCluster};
 use controller::{Manager, Metrics, Shutdown, manager::Settings};
-use kube::{Api, Client, api::ListParams};
-use magnum::{Service, bare_metal, identity::Keystone, operator, policy::Policy};
+use kube::{Api, Client, Resource, api::ListParams};
+use magnum::{
+    Service, bare_metal,
+    identity::Keystone,
+    operator::{self, addons},
+    policy::Policy,
+};
+use serde::de::DeserializeOwned;
 use tokio::net::TcpListener;
 
 use crate::{
@@ -44,7 +51,7 @@ pub(crate) async fn magnum(global: &Global, options: Magnum) -> anyhow::Result<(
     let client = global.client().await?;
     defined(&client).await?;
     let lease = options.lease.as_deref().map(|lease| placed(global, lease));
-    let serving = Serving::of(options)?;
+    let serving = Serving::of(global, options)?;
     let settings = Settings {
         namespace: None,
         concurrency: CONCURRENCY,
@@ -89,12 +96,20 @@ async fn operated(
 
 /// Says what to do where the API does not know the objects.
 async fn defined(client: &Client) -> anyhow::Result<()> {
-    let clusters: Api<CoeCluster> = Api::all(client.clone());
-    match clusters.list(&ListParams::default().limit(1)).await {
+    served::<CoeCluster>(client).await?;
+    served::<Addon>(client).await
+}
+
+async fn served<K>(client: &Client) -> anyhow::Result<()>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let (objects, plural): (Api<K>, _) = (Api::all(client.clone()), K::plural(&()));
+    match objects.list_metadata(&ListParams::default().limit(1)).await {
         Err(kube::Error::Api(status)) if status.code == 404 => anyhow::bail!(
-            "the API does not know CoeClusters: start `windlass up --magnum`, or install what `windlass crds --magnum` prints"
+            "the API does not know {plural}: start `windlass up --magnum`, or install what `windlass crds --magnum` prints"
         ),
-        listed => answered(listed, "list CoeClusters").map(drop),
+        listed => answered(listed, &format!("list {plural}")).map(drop),
     }
 }
 
@@ -110,12 +125,12 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    fn of(options: Magnum) -> anyhow::Result<Self> {
+    fn of(global: &Global, options: Magnum) -> anyhow::Result<Self> {
         let keystone = options.keystone.context("--keystone is missing")?;
         // A chart without one gives an empty one.
         let region = options.region.filter(|region| !region.is_empty());
         let keystone = self::keystone(&keystone)?.in_region(region);
-        let beside = Self::over(keystone, options.listen, options.checkout)?;
+        let beside = Self::over(global, keystone, options.listen, options.checkout)?;
         let settings = bare_metal::Settings {
             kubespray: options
                 .kubespray_version
@@ -136,6 +151,10 @@ impl Serving {
                 pool: options.pool,
                 key: options.ssh_key,
                 settings,
+                addons: addons::Settings {
+                    helm: options.helm,
+                    ..beside.operator.addons
+                },
                 ..beside.operator
             },
             ..beside
@@ -144,14 +163,16 @@ impl Serving {
 
     /// As beside an API of our own, where nobody says more.
     pub(crate) fn beside(
+        global: &Global,
         keystone: &str,
         listen: SocketAddr,
         checkout: Option<PathBuf>,
     ) -> anyhow::Result<Self> {
-        Self::over(self::keystone(keystone)?, listen, checkout)
+        Self::over(global, self::keystone(keystone)?, listen, checkout)
     }
 
     fn over(
+        global: &Global,
         keystone: Keystone,
         listen: SocketAddr,
         checkout: Option<PathBuf>,
@@ -174,6 +195,10 @@ impl Serving {
                     playbooks: playbooks.map(|directory| directory.display().to_string()),
                 },
                 keystone: Arc::new(keystone),
+                addons: addons::Settings {
+                    helm: PathBuf::from("helm"),
+                    locks: global.private_data_directory()?.join("addons"),
+                },
             },
         })
     }

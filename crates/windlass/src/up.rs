@@ -100,6 +100,7 @@ pub(crate) async fn up(global: &Global, options: Up) -> anyhow::Result<()> {
         None => None,
         Some(keystone) => {
             let service = magnum::Serving::beside(
+                global,
                 keystone,
                 options.magnum_listen,
                 options.magnum_checkout.clone(),

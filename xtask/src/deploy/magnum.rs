@@ -86,7 +86,9 @@ fn rules() -> Vec<Value> {
             &["coeclusters", "coeclustertemplates", "coequotas"],
             &objects,
         ),
-        rule(own, &["coeclusters/status"], &["patch"]),
+        rule(own, &["coeclusters/status", "addons/status"], &["patch"]),
+        // Administrators make them. Charts of theirs are in ConfigMaps beside them.
+        rule(own, &["addons"], &["get", "list", "watch"]),
         // To claim them and to give them back.
         rule(own, &["hosts"], &["get", "list", "watch", "update"]),
         // One for each project, and one for each cluster.
@@ -156,6 +158,7 @@ fn deployment(flavour: Flavour) -> Value {
         "required `magnum.keystone is missing: write the address of Keystone, for example https://keystone.example.com/v3` .Values.magnum.keystone | quote",
     );
     let region = flavour.value("", ".Values.magnum.region | quote");
+    let helm = flavour.value("helm", ".Values.magnum.helm | quote");
     let certificate = flavour.value(
         "",
         "required `magnum.certificateSecret is missing: write the name of a Secret with tls.crt and tls.key` .Values.magnum.certificateSecret | quote",
@@ -193,6 +196,7 @@ fn deployment(flavour: Flavour) -> Value {
         "env": [
             {"name": "WINDLASS_KEYSTONE", "value": keystone},
             {"name": "WINDLASS_REGION", "value": region},
+            {"name": "WINDLASS_HELM", "value": helm},
         ],
         "ports": [{"name": "magnum", "containerPort": PORT, "protocol": "TCP"}],
         "livenessProbe": probe,
@@ -204,6 +208,7 @@ fn deployment(flavour: Flavour) -> Value {
         },
         "volumeMounts": [
             {"name": "data", "mountPath": "/data"},
+            {"name": "tmp", "mountPath": "/tmp"},
             {"name": "certificate", "mountPath": "/certificate", "readOnly": true},
         ],
     });
@@ -224,6 +229,8 @@ fn deployment(flavour: Flavour) -> Value {
         "containers": [container],
         "volumes": [
             {"name": "data", "emptyDir": {"sizeLimit": "64Mi"}},
+            // Charts and values, which Helm reads.
+            {"name": "tmp", "emptyDir": {"sizeLimit": "256Mi"}},
             {"name": "certificate", "secret": {"secretName": certificate}},
         ],
     });

@@ -6,7 +6,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{NetworkDriver, NodeGroup, ServerType};
+use super::{NetworkDriver, NodeGroup, Plugin, ServerType};
 
 /// A cluster with its node groups. Its name is its UUID.
 #[serde_with::skip_serializing_none]
@@ -143,6 +143,50 @@ pub struct CoeClusterStatus {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 64))]
     pub groups: BTreeMap<String, GroupStatus>,
+    /// What is installed into it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "atomic"))]
+    pub addons: Vec<AddonReport>,
+}
+
+/// How an Addon stands in a cluster.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AddonReport {
+    /// The Addon as NAMESPACE/NAME; a release that no Addon asks for any more by its own namespace and name; or a plugin that there is no
+    /// Addon for.
+    #[schemars(length(max = 317))]
+    pub name: String,
+    /// Which plugin it is.
+    pub plugin: Option<Plugin>,
+    /// The generation of the Addon that this speaks of.
+    pub observed_generation: Option<i64>,
+    /// How far it is.
+    pub state: AddonState,
+    /// The version of the chart that is installed.
+    #[schemars(length(max = 128))]
+    pub version: Option<String>,
+    /// Why.
+    #[schemars(length(max = 2048))]
+    pub message: Option<String>,
+}
+
+/// How far an Addon is in a cluster.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum AddonState {
+    /// Something else has to come first.
+    Waiting,
+    /// Helm is at work.
+    Installing,
+    /// It is there as it should be.
+    Installed,
+    /// Helm is at work to take it away.
+    Removing,
+    /// Somebody has to change something.
+    Refused,
+    /// Helm could not do it. It is tried again.
+    Failed,
 }
 
 /// How far what was asked for is, in Magnum's words.

@@ -71,6 +71,8 @@ pub fn status(cluster: &CoeCluster, seen: &Seen, plan: &Plan, now: Timestamp) ->
         observed_generation: cluster.metadata.generation,
         state: Some(state),
         reason: reason.map(|reason| api::text::plain(&reason, LONGEST)),
+        // Who installs them tells of them.
+        addons: Vec::new(),
         ..known.clone()
     };
     if seen.is_partial {

@@ -269,6 +269,7 @@ fn cluster(row: &mut Reader<'_>, node_groups: Vec<Group>) -> CoeCluster {
         api_address: row.text("api_address", COLUMN),
         coe_version: row.text("coe_version", 64),
         groups: groups.into_iter().collect(),
+        addons: Vec::new(),
     };
     let mut cluster = CoeCluster::new(&uuid, spec);
     cluster.metadata.namespace = project_namespace(&cluster.spec.project_id);

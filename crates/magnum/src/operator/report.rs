@@ -101,6 +101,8 @@ pub fn status(cluster: &CoeCluster, seen: &Seen, plan: &Plan, now: Timestamp) ->
             .map(|group| (group.uuid.clone(), of_group(group, seen, plan, state)))
             .collect(),
         reason: reason.map(|reason| api::text::plain(&reason, LONGEST)),
+        // Who installs them tells of them.
+        addons: Vec::new(),
     }
 }
 

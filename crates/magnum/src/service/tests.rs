@@ -11,6 +11,7 @@ use tower::ServiceExt as _;
 
 use super::*;
 
+mod addons;
 mod hosts;
 mod isolation;
 mod keystone;
@@ -72,6 +73,10 @@ impl World {
             key: "magnum-ssh".to_owned(),
             settings: crate::bare_metal::Settings::default(),
             keystone: Arc::clone(&world.known),
+            addons: crate::operator::addons::Settings {
+                helm: "helm".into(),
+                locks: std::env::temp_dir(),
+            },
         };
         crate::operator::operate(&mut manager, options);
         let operating = tokio::spawn(async move { manager.run().await.unwrap() });
