@@ -136,9 +136,8 @@ async fn story(major: u64, program: &Path, kubeconfig: &Path) {
         .await
         .unwrap();
     let outlines = outlines(&client).await.unwrap();
-    let [outline] = outlines.as_slice() else {
-        panic!("one release: {outlines:?}")
-    };
+    assert_eq!(outlines.len(), 1, "{outlines:?}");
+    let outline = &outlines[0];
     assert_eq!(
         (outline.state, outline.stored()),
         (State::Deployed, Some(9))

@@ -76,13 +76,14 @@ impl Suite {
 }
 
 /// What only the suites on real hosts and real API servers bring along: `--quick` is without them.
-const HOSTS: [Suite; 9] = [
+const HOSTS: [Suite; 10] = [
     Package("conformance"),
     Package("differential"),
     Package("e2e"),
     Package("lab"),
     Binary("kapi", "kubectl"),
     Binary("helm", "releases"),
+    Tests("magnum", "service::tests::addons"),
     Binary("openstack", "kolla"),
     Binary("openstack", "merge"),
     Binary("openstack", "schema"),

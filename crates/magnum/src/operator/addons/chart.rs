@@ -85,9 +85,9 @@ impl Context {
                 format!("name one that it has, or make it anew: {command}"),
             )));
         };
-        let directory = TempDir::new().map_err(away)?;
+        let directory = TempDir::new().map_err(|error| away(&error))?;
         let file = directory.path().join("chart.tgz");
-        fs::write(&file, &bytes).map_err(away)?;
+        fs::write(&file, &bytes).map_err(|error| away(&error))?;
         Ok(Archive {
             file,
             digest: hex(&bytes),
@@ -109,7 +109,7 @@ async fn pulled(helm: &Helm, oci: &OciChart) -> Result<Archive, Missing> {
             "name one that its registry gives to everybody",
         ))
     };
-    let directory = TempDir::new().map_err(away)?;
+    let directory = TempDir::new().map_err(|error| away(&error))?;
     let file = helm
         .pull(repository, version, directory.path(), BRINGS)
         .await;
@@ -120,7 +120,7 @@ async fn pulled(helm: &Helm, oci: &OciChart) -> Result<Archive, Missing> {
         }
         Err(error) => return Err(problem(controller::chain(&error))),
     };
-    let bytes = read(&file).map_err(away)?;
+    let bytes = read(&file).map_err(|error| away(&error))?;
     let bytes = bytes.ok_or_else(|| problem(format!("it is larger than {LARGEST} bytes")))?;
     Ok(Archive {
         file,
@@ -136,7 +136,7 @@ fn read(file: &Path) -> std::io::Result<Option<Vec<u8>>> {
     fs::read(file).map(Some)
 }
 
-fn away(error: std::io::Error) -> Missing {
+fn away(error: &std::io::Error) -> Missing {
     Missing::Away(format!("failed to write the chart: {error}"))
 }
 

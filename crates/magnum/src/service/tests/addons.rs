@@ -138,14 +138,12 @@ impl Story {
         let seen = await_condition(self.clusters(), uuid, |cluster: Option<&CoeCluster>| {
             is_so(&addons(cluster))
         });
-        match tokio::time::timeout(LIMIT, seen).await {
-            Ok(seen) => addons(seen.unwrap().as_ref()),
-            Err(_) => {
-                let cluster = self.clusters().get(uuid).await.unwrap();
-                let addon = self.addons().list(&kube::api::ListParams::default()).await;
-                panic!("{what}: {:?} {addon:?}", addons(Some(&cluster)))
-            }
+        if let Ok(seen) = tokio::time::timeout(LIMIT, seen).await {
+            return addons(seen.unwrap().as_ref());
         }
+        let cluster = self.clusters().get(uuid).await.unwrap();
+        let addon = self.addons().list(&kube::api::ListParams::default()).await;
+        panic!("{what}: {:?} {addon:?}", addons(Some(&cluster)))
     }
 
     async fn until_state(&self, uuid: &str, state: AddonState) -> AddonReport {
@@ -212,7 +210,6 @@ fn packed(version: &str, hook: &str) -> Vec<u8> {
 
 fn archived(directory: &Path) -> Vec<u8> {
     let file: PathBuf = directory.join("chart.tgz");
-    #[expect(clippy::disallowed_methods, reason = "it is the test's own")]
     let status = std::process::Command::new("tar")
         .args(["-C", directory.to_str().unwrap(), "-czf"])
         .args([file.to_str().unwrap(), "small"])
