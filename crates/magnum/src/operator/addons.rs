@@ -160,7 +160,7 @@ impl Context {
         let may_remove = all.len() == scope.len();
         let chosen = addons::chosen(cluster, all, &self.pool);
         let mut told = Told::of(self, cluster);
-        if chosen.is_empty() && told.known.is_empty() {
+        if chosen.is_empty() && !told.has_releases() {
             let steps = addons::plan(cluster, &[], &Words::sample(), &[], may_remove);
             told.tell(&steps).await?;
             return Ok(Action::await_change());
@@ -294,6 +294,12 @@ impl<'a> Told<'a> {
                 .map(|status| status.addons.clone())
                 .unwrap_or_default(),
         }
+    }
+
+    /// Whether something may be there. Of a plugin without an Addon nothing is.
+    fn has_releases(&self) -> bool {
+        let mut known = self.known.iter();
+        known.any(|known| known.observed_generation.is_some() || known.plugin.is_none())
     }
 
     async fn tell(&mut self, steps: &[Step]) -> Result<(), Error> {
